@@ -1,0 +1,70 @@
+/* Float arrays with a count of their users in front of the first element. A view that Python holds stays readable when its layer
+ * is freed or has moved on to a larger batch. */
+#include "internal.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+
+typedef struct {
+    atomic_size_t users;
+    void *block;
+} header;
+
+_Static_assert(sizeof(header) <= ALIGNMENT, "the header lies in the cache line before the array");
+
+static header *header_of(float *array) {
+    return (header *)((char *)array - ALIGNMENT);
+}
+
+float *make_array(size_t n) {
+    if (n > (SIZE_MAX / 2 - 2 * ALIGNMENT) / sizeof(float)) {
+        fail(STATUS_OUT_OF_MEMORY, "an array of %zu floats is larger than the address space", n);
+        return NULL;
+    }
+    /* calloc, since untouched zero pages cost nothing */
+    char *block = calloc(n * sizeof(float) + 2 * ALIGNMENT, 1);
+    if (!block) {
+        fail(STATUS_OUT_OF_MEMORY, "no memory for an array of %zu floats", n);
+        return NULL;
+    }
+    char *aligned = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT;
+    float *array = (float *)(void *)(aligned + ALIGNMENT);
+    header *head = header_of(array);
+    atomic_init(&head->users, 1);
+    head->block = block;
+    return array;
+}
+
+float *array_retain(float *array) {
+    if (array) atomic_fetch_add(&header_of(array)->users, 1);
+    return array;
+}
+
+void array_release(float *array) {
+    if (!array) return;
+    header *head = header_of(array);
+    if (atomic_fetch_sub(&head->users, 1) == 1) free(head->block);
+}
+
+status ensure_array(float **array, size_t *capacity, size_t n) {
+    if (*array && *capacity >= n) return STATUS_OK;
+    float *made = make_array(n);
+    if (!made) return STATUS_OUT_OF_MEMORY;
+    array_release(*array);
+    *array = made;
+    *capacity = n;
+    return STATUS_OK;
+}
+
+int product(size_t *result, const size_t *factors, size_t n_factors) {
+    size_t value = 1;
+    for (size_t i = 0; i < n_factors; ++i) {
+        if (factors[i] && value > SIZE_MAX / factors[i]) return 0;
+        value *= factors[i];
+    }
+    *result = value;
+    return 1;
+}

@@ -1,0 +1,265 @@
+/* The contract between the C core and Python.
+ *
+ * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out). There is no second copy
+ * of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
+ * pydarknetbn/dialect.py and comes here as the rule structs.
+ *
+ * Conventions
+ *   arrays     float32, C order, (batch, c, h, w). "spatial" is h*w.
+ *   delta      minus the gradient of the loss, Darknet's sign; *_updates likewise.
+ *   status     what can fail returns a `status`; what went wrong is told by status_message() of the same thread.
+ *              Nothing is printed, nothing exits, and a call that failed left the layer usable.
+ *   ownership  a layer owns what its pointers point to, free_layer() frees it. Its float arrays are counted: array_retain() keeps
+ *              one alive beyond its layer, array_release() gives it back. No pointer of the caller's is kept after a call returns.
+ *   threads    a layer may be used by one thread at a time; different layers by different threads.
+ */
+#ifndef DARKNETBN_H
+#define DARKNETBN_H
+
+#include <stddef.h>
+
+/* cdef begin */
+
+typedef enum { STATUS_OK, STATUS_OUT_OF_MEMORY, STATUS_SHAPE, STATUS_NUMERICS, STATUS_STATE, STATUS_UNSUPPORTED } status;
+
+/* ---- rules: what a profile decides ------------------------------------------------------------------------------------------ */
+
+typedef enum { SIDE_INSIDE, SIDE_OUTSIDE } side;              /* sqrt(v + value) or sqrt(v) + value */
+typedef enum { LITERAL_FLOAT, LITERAL_DOUBLE } literal;       /* the type in which the source writes the number */
+typedef enum { PRECISION_FLOAT, PRECISION_DOUBLE } precision; /* the type in which a step is computed; its result is a float */
+typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
+typedef enum { SUMMATION_SERIAL } summation; /* batch, then pixel, one float accumulator for each channel */
+typedef enum {
+    STATISTICS_BATCH,
+    STATISTICS_ROLLING,
+    STATISTICS_CONSTANT
+} statistics; /* constant: rolling, and no term of theirs */
+
+typedef struct {
+    double value;
+    side side;
+    literal literal;
+} epsilon_rule;
+
+typedef struct {
+    epsilon_rule forward;           /* normalising, training and inference */
+    epsilon_rule direct_term;       /* backward: delta / root */
+    epsilon_rule statistic_terms;   /* backward: mean_delta, variance_delta */
+    epsilon_rule fold;              /* folding into the layer before */
+    precision fold_factor;          /* scale / root, before it multiplies a weight */
+    denominator normalize_variance; /* the variance that normalises a training batch */
+    denominator keep_variance;      /* the variance that the rolling array takes up */
+    double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
+    double rolling_add;
+    summation summation;
+    precision intermediate;     /* root, quotient and power; sums and products are float either way */
+    int bias_gradient;          /* backward fills bias_updates */
+    statistics eval_statistics; /* what a backward outside training takes for mean and variance */
+    int trains_standalone;      /* a [batchnorm] of its own is updated */
+} batchnorm_rule;
+
+typedef struct {
+    precision transcendental; /* exp and what is built of it in logistic, tanh, elu, selu */
+    precision leaky;          /* .1 * x */
+    precision leaky_host;     /* .1 * x in convolutional and shortcut layers */
+    precision gelu;           /* tanh and pow of gelu */
+    precision softmax;        /* exp of softmax */
+    precision box;            /* exp of a box's width and height */
+} arithmetic_rule;
+
+/* When a convolution of size 1 reads its input as the matrix itself, pixel after pixel from the first. With a stride that is not
+ * the image that was meant, and models were trained so. Never where it would read outside the image. */
+typedef enum { DIRECT_1X1_ANY_STRIDE, DIRECT_1X1_STRIDE_X_1 } direct_1x1;
+
+typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 0 where i or u is 0 */
+typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
+typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
+typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
+
+typedef struct {
+    arithmetic_rule arithmetic;
+    direct_1x1 direct_1x1;
+    iou iou;
+    unbox unbox;
+    scan scan;
+    region region;
+} layer_rule;
+
+/* ---- layers ----------------------------------------------------------------------------------------------------------------- */
+
+typedef enum {
+    ACTIVATION_LINEAR,
+    ACTIVATION_LEAKY,
+    ACTIVATION_RELU,
+    ACTIVATION_RELU6,
+    ACTIVATION_LOGISTIC,
+    ACTIVATION_TANH,
+    ACTIVATION_ELU,
+    ACTIVATION_SELU,
+    ACTIVATION_MISH,
+    ACTIVATION_SWISH,
+    ACTIVATION_HARD_MISH,
+    ACTIVATION_GELU,
+    ACTIVATION_REVLEAKY
+} activation;
+
+typedef enum { NORMALIZATION_NONE, NORMALIZATION_RELU, NORMALIZATION_SOFTMAX } normalization; /* of a shortcut's weights */
+
+typedef struct {
+    size_t c, h, w;
+} shape;
+typedef struct layer layer;
+
+typedef struct {
+    const float *input;          /* (batch, inputs) of the layer before */
+    const float *const *sources; /* outputs of the layers that from= and layers= name, in that order */
+    size_t batch;
+    int train;            /* batch statistics, rolling arrays move */
+    int cache;            /* keep x (and in training x_norm) for a backward */
+    int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
+} network_state;
+
+struct layer {
+    size_t c, h, w, out_c, out_h, out_w;
+    size_t inputs, outputs; /* floats of one image */
+    size_t batch;           /* of the working arrays' last forward, 0 before it */
+
+    size_t n, groups, size, stride_x, stride_y, pad, dilation;
+    activation activation;
+    size_t nweights;
+    float *weights, *biases, *scales, *rolling_mean, *rolling_variance;
+
+    layer *batchnorm;              /* owned: normalises this layer's output in place; it holds scales, biases and rolling arrays */
+    batchnorm_rule batchnorm_rule; /* of a batchnorm */
+    layer_rule layer_rule;
+
+    size_t n_sources; /* route: the layers it joins; shortcut: those it adds to its input */
+    shape *sources;   /* (n_sources) */
+    size_t group_id;
+    normalization weights_normalization;
+    float alpha, beta, scale, temperature;
+    size_t classes, coords, total;
+    int *mask;      /* (n) */
+    float *anchors; /* (2*total) */
+    float scale_x_y;
+    int new_coords, softmax, background, reverse, flatten, true_order;
+
+    /* working arrays: made by the first forward, (batch, outputs) or (c); the counts say what a backward finds */
+    float *output, *delta, *x, *x_norm;
+    float *mean, *variance, *mean_delta, *variance_delta, *scale_updates, *bias_updates;
+    size_t output_capacity, delta_capacity, cache_capacity;
+    size_t x_batch;        /* images that x holds, 0 none */
+    size_t x_norm_batch;   /* images that x_norm holds, and mean and variance are of, 0 none */
+    int freeze_statistics; /* rolling arrays stay in a training forward */
+    int freeze_parameters; /* update changes nothing */
+
+    status (*forward)(layer *l, const network_state *state);
+};
+
+const char *status_message(void);
+
+float *array_retain(float *array);
+void array_release(float *array);
+
+void free_layer(layer *l);
+status forward_layer(layer *l, const network_state *state);
+/* l reads and changes the parameters of another layer of the same sizes instead of its own. */
+void share_parameters(layer *l, const layer *other);
+
+/* A batchnorm over (c, h, w). Parameters start as in every fork: scales 1, all else 0. */
+status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batchnorm_rule *rule);
+status resize_batchnorm_layer(layer *l, size_t h, size_t w);
+status forward_batchnorm_layer(layer *l, const network_state *state);
+status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
+status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
+status reset_batchnorm_layer(layer *l, int statistics, int parameters);
+
+typedef struct {
+    size_t c, h, w, n, groups, size, stride_x, stride_y, pad, dilation;
+    activation activation;
+    int batch_normalize;
+} convolutional_options;
+
+status make_convolutional_layer(layer **l, const convolutional_options *o, const batchnorm_rule *bn, const layer_rule *rule);
+status make_connected_layer(layer **l, size_t inputs, size_t outputs, activation a, int batch_normalize, const batchnorm_rule *bn,
+                            const layer_rule *rule);
+status make_maxpool_layer(layer **l, size_t c, size_t h, size_t w, size_t size, size_t stride_x, size_t stride_y, size_t padding);
+status make_avgpool_layer(layer **l, size_t c, size_t h, size_t w);
+status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale);
+/* true_order: out[k][j][i] reads the block that a space-to-depth reads; else Darknet's first, which models were trained with. */
+status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order);
+status make_softmax_layer(layer **l, size_t c, size_t h, size_t w, size_t groups, float temperature, const layer_rule *rule);
+
+status make_route_layer(layer **l, const shape *sources, size_t n_sources, size_t groups, size_t group_id);
+
+typedef struct {
+    size_t c, h, w;
+    activation activation;
+    size_t nweights; /* 0, n_sources + 1, or c times that */
+    normalization weights_normalization;
+    float alpha, beta; /* of the input and of the one source, where sizes differ */
+} shortcut_options;
+
+status make_shortcut_layer(layer **l, const shortcut_options *o, const shape *sources, size_t n_sources, const layer_rule *rule);
+
+typedef struct {
+    size_t c, h, w, n, total, classes, coords;
+    float scale_x_y;
+    int new_coords, softmax, background;
+} head_options;
+
+status make_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
+status make_region_layer(layer **l, const head_options *o, const float *anchors, const layer_rule *rule);
+
+/* ---- detections ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float x, y, w, h;
+} box;
+typedef struct {
+    int anchor, cell;
+} detection_origin;
+
+/* Detections of image b of a head whose objectness is over thresh: how many, then their arrays, in the rule's order. boxes are
+ * relative to the network's input; probs (n, classes) are 0 up to thresh. */
+size_t yolo_num_detections(const layer *l, size_t b, float thresh);
+void get_yolo_detections(const layer *l, size_t b, float thresh, int netw, int neth, box *boxes, float *objectness, float *probs,
+                         detection_origin *origins);
+/* Every cell and anchor of a region head: h*w*n detections. */
+void get_region_detections(const layer *l, size_t b, float thresh, box *boxes, float *objectness, float *probs,
+                           detection_origin *origins);
+/* Boxes relative to the network's input become relative to the picture (w, h), or its pixels, in place. */
+void correct_yolo_boxes(box *boxes, size_t n, int w, int h, int netw, int neth, int letter, int relative, unbox unbox);
+
+typedef enum { NMS_SORT, NMS_OBJ, NMS_GREEDYNMS, NMS_DIOUNMS, NMS_CORNERSNMS } nms;
+
+/* Non-maximum suppression: what is suppressed gets probability 0 (NMS_OBJ: objectness 0 as well); order (n) takes the final order
+ * of the rows. A row before another keeps that place where the two are equal. */
+status do_nms(nms kind, const box *boxes, float *objectness, float *probs, size_t *order, size_t n, size_t classes, float thresh,
+              float beta, iou iou);
+
+/* ---- kernels that tests hold against each other, and threads ---------------------------------------------------------------- */
+
+/* host: in a convolutional or shortcut layer, which some forks compute otherwise. */
+void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
+
+typedef struct {
+    size_t c, h, w, n, out_h, out_w; /* of one group; n filters */
+    size_t size, stride_x, stride_y, pad_x, pad_y, dilation;
+    int direct; /* the image is the matrix, see direct_1x1 */
+} convolution_shape;
+
+/* out[b][g][f][j] = sum over k of weights[g][f][k] * column[b][g][k][j], k = (channel, row, column) in that order from 0, each
+ * product and each sum rounded to float. images = batch * groups; image i uses the weights of group i % groups. */
+size_t convolve_scratch(const convolution_shape *s);
+void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
+              float *scratch);
+void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
+                    float *output);
+
+size_t get_num_threads(void);
+void set_num_threads(size_t n);
+
+/* cdef end */
+
+#endif

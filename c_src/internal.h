@@ -1,0 +1,41 @@
+/* What the C files share and Python does not see. */
+#ifndef DARKNETBN_INTERNAL_H
+#define DARKNETBN_INTERNAL_H
+
+#include "darknetbn.h"
+
+/* ---- status.c --------------------------------------------------------------------------------------------------------------- */
+
+/* Sets this thread's message and returns code. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+status fail(status code, const char *format, ...);
+
+/* ---- array.c: counted float arrays ------------------------------------------------------------------------------------------ */
+
+/* n floats of value 0, aligned to a cache line, with one reference; NULL with a message where n is too large or memory is out. */
+float *make_array(size_t n);
+/* *array becomes an array of n zeros, unless *capacity says that it holds n floats already. */
+status ensure_array(float **array, size_t *capacity, size_t n);
+/* false where the product of the factors does not fit into a size_t. */
+int product(size_t *result, const size_t *factors, size_t n_factors);
+
+/* ---- parallel.c ------------------------------------------------------------------------------------------------------------- */
+
+typedef void (*parallel_body)(void *context, size_t begin, size_t end, size_t thread);
+
+/* Equals: body(context, 0, count, 0). The range is cut into one piece for each thread, in order; thread is below
+ * get_num_threads(). work is the cost of one item in multiply-adds: small jobs stay on the calling thread. */
+void parallel_for(size_t count, size_t work, parallel_body body, void *context);
+
+/* ---- layers ----------------------------------------------------------------------------------------------------------------- */
+
+/* A layer with its sizes set and nothing allocated; NULL with a message where a size is 0 or the counts overflow. */
+layer *make_layer(shape in, shape out);
+/* The output for a batch of images. */
+status ensure_output(layer *l, size_t batch);
+/* What an in-place batchnorm does to its host's output (batch, c, h*w). */
+status normalize_output(layer *batchnorm, float *output, const network_state *state);
+
+#endif

@@ -1,0 +1,66 @@
+/* Vectors and the matrix product of connected layers (pjreddie/darknet src/blas.c, src/gemm.c). */
+#include <float.h>
+#include <math.h>
+
+#include "../internal.h"
+#include "kernels.h"
+
+void add_bias(float *x, const float *biases, extent e) {
+    for (size_t b = 0; b < e.batch; ++b) {
+        for (size_t f = 0; f < e.c; ++f) {
+            float *plane = x + (b * e.c + f) * e.spatial;
+            for (size_t i = 0; i < e.spatial; ++i) plane[i] += biases[f];
+        }
+    }
+}
+
+void axpy_cpu(size_t n, float alpha, const float *x, float *y) {
+    for (size_t i = 0; i < n; ++i) y[i] += alpha * x[i];
+}
+
+void scal_cpu(size_t n, float alpha, float *x) {
+    for (size_t i = 0; i < n; ++i) x[i] *= alpha;
+}
+
+typedef struct {
+    const float *input, *weights;
+    size_t inputs, outputs;
+    float *out;
+} product_job;
+
+/* Eight outputs at a time, since a float sum waits for its addition before; each sum keeps its order. */
+enum { LANES = 8 };
+
+static void multiply_rows(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const product_job *j = context;
+    size_t blocks = (j->outputs + LANES - 1) / LANES;
+    for (size_t item = begin; item < end; ++item) {
+        const float *x = j->input + item / blocks * j->inputs;
+        float *out = j->out + item / blocks * j->outputs;
+        size_t first = item % blocks * LANES;
+        size_t lanes = j->outputs - first < LANES ? j->outputs - first : LANES;
+        float sums[LANES] = {0};
+        for (size_t k = 0; k < j->inputs; ++k)
+            for (size_t o = 0; o < lanes; ++o) sums[o] += x[k] * j->weights[(first + o) * j->inputs + k];
+        for (size_t o = 0; o < lanes; ++o) out[first + o] = 0 + sums[o];
+    }
+}
+
+void multiply_transposed(const float *input, const float *weights, size_t batch, size_t inputs, size_t outputs, float *out) {
+    product_job j = {input, weights, inputs, outputs, out};
+    parallel_for(batch * ((outputs + LANES - 1) / LANES), inputs * LANES, multiply_rows, &j);
+}
+
+void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output) {
+    float sum = 0, largest = -FLT_MAX;
+    for (size_t i = 0; i < n; ++i)
+        if (input[i * stride] > largest) largest = input[i * stride];
+    for (size_t i = 0; i < n; ++i) {
+        float power = input[i * stride] / temperature - largest / temperature;
+        float e = exp_precision == PRECISION_FLOAT ? expf(power) : (float)exp((double)power);
+        sum += e;
+        output[i * stride] = e;
+    }
+    for (size_t i = 0; i < n; ++i) output[i * stride] /= sum;
+}

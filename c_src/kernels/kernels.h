@@ -1,0 +1,75 @@
+/* Floor 1: loops over memory that someone else owns. No malloc, no layer, no fork, no failure: their callers have checked.
+ *
+ * Every sum runs in the order that its comment gives, one accumulator for each output, so that the result has the same bits on any
+ * number of threads and with any vector width. Sizes: x is (batch, c, spatial) unless said. */
+#ifndef DARKNETBN_KERNELS_H
+#define DARKNETBN_KERNELS_H
+
+#include "../darknetbn.h"
+
+typedef struct {
+    size_t batch, c, spatial;
+} extent;
+
+/* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
+
+void mean_cpu(const float *x, extent e, float *mean);
+void square_deviations_cpu(const float *x, const float *mean, extent e, float *sums);
+void scale_variance(const float *sums, size_t c, size_t n, denominator d, float *variance);
+void move_rolling(float *rolling, const float *value, size_t c, const batchnorm_rule *rule);
+void normalize_cpu(float *x, const float *mean, const float *variance, extent e, const batchnorm_rule *rule, float *x_norm);
+void scale_add_bias(float *x, const float *scales, const float *biases, extent e);
+void backward_bias(float *bias_updates, const float *delta, extent e);
+void backward_scale_cpu(const float *x_norm, const float *delta, extent e, float *scale_updates);
+void scale_bias(float *x, const float *scales, extent e);
+void mean_delta_cpu(const float *delta, const float *variance, extent e, const batchnorm_rule *rule, float *mean_delta);
+void variance_delta_cpu(const float *x, const float *delta, const float *mean, const float *variance, extent e,
+                        const batchnorm_rule *rule, float *variance_delta);
+void normalize_delta_cpu(const float *x, const float *mean, const float *variance, const float *mean_delta,
+                         const float *variance_delta, extent e, const batchnorm_rule *rule, float *delta);
+void direct_delta_cpu(const float *variance, extent e, const batchnorm_rule *rule, float *delta);
+
+/* ---- blas.c ----------------------------------------------------------------------------------------------------------------- */
+
+/* x[b][c][s] += biases[c] */
+void add_bias(float *x, const float *biases, extent e);
+/* y[i] += alpha * x[i];  x[i] *= alpha */
+void axpy_cpu(size_t n, float alpha, const float *x, float *y);
+void scal_cpu(size_t n, float alpha, float *x);
+/* out[b][o] = 0 + sum over k of input[b][k] * weights[o][k], k from 0 */
+void multiply_transposed(const float *input, const float *weights, size_t batch, size_t inputs, size_t outputs, float *out);
+/* n values at the given stride: exp((x - largest)/temperature) over their sum, the quotients taken first */
+void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output);
+
+/* ---- planes.c: layers that move values about -------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t c, h, w, out_h, out_w, size, stride_x, stride_y, padding;
+} maxpool_shape;
+
+void maxpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float *output);
+void avgpool_cpu(const float *input, extent e, float *output);
+/* (c, h, w) to (c, h*stride, w*stride), each value repeated and multiplied by scale; the reverse sums scale * value into output */
+void upsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
+void downsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
+/* Darknet's reorg of (c, h, w): scatter moves into the image that is stride times as large, gather out of it. */
+void reorg_cpu(const float *input, size_t batch, size_t c, size_t h, size_t w, size_t stride, int scatter, float *output);
+/* (layers, size) to (size, layers), or back */
+void flatten_cpu(const float *input, size_t batch, size_t size, size_t layers, int forward, float *output);
+
+/* ---- shortcut.c ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t n, outputs, weights_step; /* sources; floats of one image; outputs that share a weight */
+    const shape *sources;
+    const float *const *inputs;
+    const float *weights; /* (n + 1, outputs / weights_step) or NULL */
+    normalization normalization;
+} shortcut_sum;
+
+/* out[i] = w0*in[i] + w1*source1[i] + ..., each sum rounded; a source with fewer floats adds to the first of them */
+void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output);
+/* out = alpha*out + beta*source on the common channels, with a stride where the sizes differ */
+void shortcut_cpu(const float *source, shape from, size_t batch, shape to, float alpha, float beta, float *output);
+
+#endif

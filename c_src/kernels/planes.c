@@ -1,0 +1,100 @@
+/* Layers that move values about: pooling, upsampling, reorg (pjreddie/darknet src/maxpool_layer.c, avgpool_layer.c, blas.c). */
+#include <float.h>
+
+#include "../internal.h"
+#include "kernels.h"
+
+typedef struct {
+    const float *input;
+    const maxpool_shape *s;
+    float *output;
+} maxpool_job;
+
+/* The padding counts as -FLT_MAX and a NaN is never larger, so a window of NaN gives -FLT_MAX. */
+static float window_max(const maxpool_shape *s, const float *plane, size_t row, size_t column) {
+    size_t offset = s->padding / 2;
+    float max = -FLT_MAX;
+    for (size_t n = 0; n < s->size; ++n) {
+        size_t y = row * s->stride_y + n; /* padding included */
+        if (y < offset || y - offset >= s->h) continue;
+        for (size_t m = 0; m < s->size; ++m) {
+            size_t x = column * s->stride_x + m;
+            if (x < offset || x - offset >= s->w) continue;
+            float value = plane[(y - offset) * s->w + x - offset];
+            if (value > max) max = value;
+        }
+    }
+    return max;
+}
+
+static void maxpool_planes(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const maxpool_job *j = context;
+    const maxpool_shape *s = j->s;
+    for (size_t p = begin; p < end; ++p) {
+        const float *plane = j->input + p * s->h * s->w;
+        float *out = j->output + p * s->out_h * s->out_w;
+        for (size_t row = 0; row < s->out_h; ++row)
+            for (size_t column = 0; column < s->out_w; ++column) *out++ = window_max(s, plane, row, column);
+    }
+}
+
+void maxpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float *output) {
+    maxpool_job j = {input, s, output};
+    parallel_for(batch * s->c, s->out_h * s->out_w * s->size * s->size, maxpool_planes, &j);
+}
+
+void avgpool_cpu(const float *input, extent e, float *output) {
+    for (size_t p = 0; p < e.batch * e.c; ++p) {
+        const float *plane = input + p * e.spatial;
+        float sum = 0;
+        for (size_t i = 0; i < e.spatial; ++i) sum += plane[i];
+        output[p] = sum / (float)e.spatial;
+    }
+}
+
+void upsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output) {
+    for (size_t row = 0; row < planes * h * stride; ++row) {
+        const float *line = input + row / stride * w;
+        for (size_t column = 0; column < w * stride; ++column) *output++ = scale * line[column / stride];
+    }
+}
+
+void downsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output) {
+    for (size_t i = 0; i < planes * h * w; ++i) output[i] = 0;
+    for (size_t row = 0; row < planes * h * stride; ++row) {
+        float *line = output + row / stride * w;
+        for (size_t column = 0; column < w * stride; ++column) line[column / stride] += scale * *input++;
+    }
+}
+
+void reorg_cpu(const float *input, size_t batch, size_t c, size_t h, size_t w, size_t stride, int scatter, float *output) {
+    size_t small_c = c / (stride * stride);
+    for (size_t b = 0; b < batch; ++b) {
+        for (size_t k = 0; k < c; ++k) {
+            size_t offset = k / small_c;
+            for (size_t row = 0; row < h; ++row) {
+                for (size_t column = 0; column < w; ++column) {
+                    size_t in = column + w * (row + h * (k + c * b));
+                    size_t x = column * stride + offset % stride, y = row * stride + offset / stride;
+                    size_t out = x + w * stride * (y + h * stride * (k % small_c + small_c * b));
+                    if (scatter)
+                        output[out] = input[in];
+                    else
+                        output[in] = input[out];
+                }
+            }
+        }
+    }
+}
+
+void flatten_cpu(const float *input, size_t batch, size_t size, size_t layers, int forward, float *output) {
+    for (size_t b = 0; b < batch; ++b) {
+        for (size_t c = 0; c < layers; ++c) {
+            for (size_t i = 0; i < size; ++i) {
+                size_t planar = (b * layers + c) * size + i, flat = (b * size + i) * layers + c;
+                output[forward ? flat : planar] = input[forward ? planar : flat];
+            }
+        }
+    }
+}

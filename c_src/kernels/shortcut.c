@@ -1,0 +1,67 @@
+/* Sums of layers (AlexeyAB/darknet src/blas.c shortcut_multilayer_cpu; pjreddie/darknet src/blas.c shortcut_cpu). */
+#include <float.h>
+#include <math.h>
+
+#include "../internal.h"
+#include "kernels.h"
+
+static float positive(float w) {
+    return w > 0 ? w : 0;
+}
+
+/* Weight i (0 is the input's) of output o, normalised over the n + 1 weights that share that output. */
+static float weight(const shortcut_sum *s, size_t i, size_t o) {
+    size_t group = o / s->weights_step, layer_step = s->outputs / s->weights_step;
+    const float *w = s->weights + group;
+    if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
+    float sum = 0.0001F, max = -FLT_MAX;
+    if (s->normalization == NORMALIZATION_SOFTMAX)
+        for (size_t k = 0; k <= s->n; ++k)
+            if (max < w[k * layer_step]) max = w[k * layer_step];
+    for (size_t k = 0; k <= s->n; ++k)
+        sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : expf(w[k * layer_step] - max);
+    float own = w[i * layer_step];
+    return (s->normalization == NORMALIZATION_RELU ? positive(own) : expf(own - max)) / sum;
+}
+
+void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output) {
+    for (size_t i = 0; i <= s->n; ++i) {
+        const float *from = i ? s->inputs[i - 1] : input;
+        size_t floats = s->outputs;
+        if (i) floats = s->sources[i - 1].c * s->sources[i - 1].h * s->sources[i - 1].w;
+        size_t common = floats < s->outputs ? floats : s->outputs;
+        for (size_t o = 0; o < common;) {
+            size_t stop = s->weights ? o + s->weights_step - o % s->weights_step : common;
+            float w = s->weights ? weight(s, i, o) : 1;
+            if (stop > common) stop = common;
+            for (size_t b = 0; b < batch; ++b) {
+                const float *x = from + b * floats;
+                float *out = output + b * s->outputs;
+                for (size_t k = o; k < stop; ++k) out[k] = i ? out[k] + x[k] * w : x[k] * w;
+            }
+            o = stop;
+        }
+    }
+}
+
+static size_t ratio(size_t large, size_t small) {
+    return large / small ? large / small : 1;
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+void shortcut_cpu(const float *source, shape from, size_t batch, shape to, float alpha, float beta, float *output) {
+    size_t stride = ratio(from.w, to.w), sample = ratio(to.w, from.w);
+    size_t c = smaller(from.c, to.c), h = smaller(from.h, to.h), w = smaller(from.w, to.w);
+    for (size_t b = 0; b < batch; ++b) {
+        for (size_t k = 0; k < c; ++k) {
+            for (size_t row = 0; row < h; ++row) {
+                float *out = output + to.w * (row * sample + to.h * (k + to.c * b));
+                const float *add = source + from.w * (row * stride + from.h * (k + from.c * b));
+                for (size_t x = 0; x < w; ++x) out[x * sample] = alpha * out[x * sample] + beta * add[x * stride];
+            }
+        }
+    }
+}

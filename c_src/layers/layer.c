@@ -1,0 +1,67 @@
+/* What every layer has: sizes, output, end. */
+#include <stdlib.h>
+
+#include "../internal.h"
+
+layer *make_layer(shape in, shape out) {
+    size_t inputs, outputs;
+    size_t in_factors[] = {in.c, in.h, in.w}, out_factors[] = {out.c, out.h, out.w};
+    if (!product(&inputs, in_factors, 3) || !product(&outputs, out_factors, 3)) {
+        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu is too large", in.c, in.h, in.w, out.c, out.h, out.w);
+        return NULL;
+    }
+    if (!inputs || !outputs) {
+        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu has no values", in.c, in.h, in.w, out.c, out.h, out.w);
+        return NULL;
+    }
+    layer *l = calloc(1, sizeof *l);
+    if (!l) {
+        fail(STATUS_OUT_OF_MEMORY, "no memory for a layer");
+        return NULL;
+    }
+    l->c = in.c, l->h = in.h, l->w = in.w;
+    l->out_c = out.c, l->out_h = out.h, l->out_w = out.w;
+    l->inputs = inputs, l->outputs = outputs;
+    return l;
+}
+
+void free_layer(layer *l) {
+    if (!l) return;
+    float *arrays[] = {
+        l->weights, l->biases, l->scales,   l->rolling_mean, l->rolling_variance, l->anchors,       l->output,      l->delta, l->x,
+        l->x_norm,  l->mean,   l->variance, l->mean_delta,   l->variance_delta,   l->scale_updates, l->bias_updates};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) array_release(arrays[i]);
+    free_layer(l->batchnorm);
+    free(l->sources);
+    free(l->mask);
+    free(l);
+}
+
+status ensure_output(layer *l, size_t batch) {
+    size_t n, factors[] = {batch, l->outputs};
+    if (!batch) return fail(STATUS_SHAPE, "a batch of 0 images has no output");
+    if (!product(&n, factors, 2)) return fail(STATUS_OUT_OF_MEMORY, "%zu images of %zu outputs are too many", batch, l->outputs);
+    status s = ensure_array(&l->output, &l->output_capacity, n);
+    if (s == STATUS_OK) l->batch = batch;
+    return s;
+}
+
+status forward_layer(layer *l, const network_state *state) {
+    status s = ensure_output(l, state->batch);
+    return s == STATUS_OK ? l->forward(l, state) : s;
+}
+
+static void share(float **own, float *other) {
+    array_retain(other);
+    array_release(*own);
+    *own = other;
+}
+
+void share_parameters(layer *l, const layer *other) {
+    share(&l->weights, other->weights);
+    share(&l->biases, other->biases);
+    share(&l->scales, other->scales);
+    share(&l->rolling_mean, other->rolling_mean);
+    share(&l->rolling_variance, other->rolling_variance);
+    if (l->batchnorm && other->batchnorm) share_parameters(l->batchnorm, other->batchnorm);
+}

@@ -1,0 +1,60 @@
+/* The head of YOLOv2 (src/region_layer.c of pjreddie/darknet and AlexeyAB/darknet). The first keeps planes for each entry and takes
+ * logistics of x, y, objectness and, without softmax, of the classes. The second turns the image inside out (cell, anchor, entry)
+ * and takes the logistic of the objectness alone. */
+#include <string.h>
+
+#include "../internal.h"
+#include "../kernels/kernels.h"
+
+static void activate_planes(const layer *l, const float *input, float *output) {
+    const arithmetic_rule *rule = &l->layer_rule.arithmetic;
+    size_t cells = l->h * l->w, first = l->coords + !l->background, n = l->classes + (size_t)l->background;
+    activate_array(output, 2 * cells, ACTIVATION_LOGISTIC, rule, 0);
+    if (!l->background) activate_array(output + l->coords * cells, cells, ACTIVATION_LOGISTIC, rule, 0);
+    if (!l->softmax) {
+        activate_array(output + (l->coords + 1) * cells, l->classes * cells, ACTIVATION_LOGISTIC, rule, 0);
+        return;
+    }
+    for (size_t i = 0; i < cells; ++i)
+        softmax_cpu(input + first * cells + i, n, 1, cells, rule->softmax, output + first * cells + i);
+}
+
+static void activate_flat(const layer *l, float *cell) {
+    const arithmetic_rule *rule = &l->layer_rule.arithmetic;
+    activate_array(cell + 4, 1, ACTIVATION_LOGISTIC, rule, 0);
+    if (l->softmax) softmax_cpu(cell + 5, l->classes, 1, 1, rule->softmax, cell + 5);
+}
+
+static status forward_region_layer(layer *l, const network_state *state) {
+    size_t cells = l->h * l->w, entries = l->coords + 1 + l->classes, heads = state->batch * l->n;
+    if (l->layer_rule.region == REGION_FLATTENED) {
+        flatten_cpu(state->input, state->batch, cells, entries * l->n, 1, l->output);
+        for (size_t i = 0; i < heads * cells; ++i) activate_flat(l, l->output + i * entries);
+        return STATUS_OK;
+    }
+    memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
+    for (size_t i = 0; i < heads; ++i) activate_planes(l, state->input + i * entries * cells, l->output + i * entries * cells);
+    return STATUS_OK;
+}
+
+status make_region_layer(layer **made, const head_options *o, const float *anchors, const layer_rule *rule) {
+    *made = NULL;
+    if (o->coords < 4 || !o->n || o->c != o->n * (o->classes + o->coords + 1))
+        return fail(STATUS_SHAPE, "%zu channels are not %zu anchors times (%zu + 1 + %zu classes)", o->c, o->n, o->coords,
+                    o->classes);
+    layer *l = make_layer((shape){o->c, o->h, o->w}, (shape){o->c, o->h, o->w});
+    if (!l) return STATUS_SHAPE;
+    l->anchors = make_array(2 * o->n);
+    if (!l->anchors) {
+        free_layer(l);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    memcpy(l->anchors, anchors, 2 * o->n * sizeof *anchors);
+    l->n = l->total = o->n, l->classes = o->classes, l->coords = o->coords;
+    l->softmax = o->softmax;
+    l->background = o->background;
+    l->layer_rule = *rule;
+    l->forward = forward_region_layer;
+    *made = l;
+    return STATUS_OK;
+}

@@ -1,0 +1,35 @@
+/* Space to channels and back. Darknet's first order (src/reorg_layer.c; AlexeyAB's reorg_old_layer.c) passes the small image's sizes
+ * where the large one's were meant, and models were trained so; the true order is AlexeyAB's [reorg3d]. */
+#include "../internal.h"
+#include "../kernels/kernels.h"
+
+static status forward_reorg_layer(layer *l, const network_state *state) {
+    size_t stride = l->stride_x;
+    if (l->flatten)
+        flatten_cpu(state->input, state->batch, l->h * l->w, l->c, !l->reverse, l->output);
+    else if (l->true_order)
+        reorg_cpu(state->input, state->batch, l->out_c, l->out_h, l->out_w, stride, l->reverse, l->output);
+    else
+        reorg_cpu(state->input, state->batch, l->c, l->h, l->w, stride, l->reverse, l->output);
+    return STATUS_OK;
+}
+
+status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order) {
+    size_t area = stride * stride;
+    *made = NULL;
+    if (!stride || stride > 1 << 15) return fail(STATUS_SHAPE, "a reorg with a stride of %zu is not from 1 to 32768", stride);
+    if (!flatten && (reverse || !true_order) && c % area)
+        return fail(STATUS_SHAPE, "%zu channels do not divide by the %zu pixels of a block", c, area);
+    if (!flatten && !reverse && (h % stride || w % stride))
+        return fail(STATUS_SHAPE, "%zu x %zu does not divide by a stride of %zu", w, h, stride);
+    shape out = reverse ? (shape){c / area, h * stride, w * stride} : (shape){c * area, h / stride, w / stride};
+    layer *l = make_layer((shape){c, h, w}, out);
+    if (!l) return STATUS_SHAPE;
+    l->stride_x = l->stride_y = stride;
+    l->reverse = reverse;
+    l->flatten = flatten;
+    l->true_order = true_order;
+    l->forward = forward_reorg_layer;
+    *made = l;
+    return STATUS_OK;
+}

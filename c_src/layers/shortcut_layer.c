@@ -1,0 +1,68 @@
+/* The input plus other layers, then activation (AlexeyAB/darknet src/shortcut_layer.c; pjreddie's where sizes or factors differ). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../internal.h"
+#include "../kernels/kernels.h"
+
+static status forward_shortcut_layer(layer *l, const network_state *state) {
+    shape own = {l->c, l->h, l->w};
+    if (l->nweights || l->n_sources > 1) {
+        shortcut_sum s = {l->n_sources, l->outputs, l->outputs, l->sources, state->sources, NULL, l->weights_normalization};
+        if (l->nweights) {
+            s.weights = l->weights;
+            s.weights_step = l->outputs / (l->nweights / (l->n_sources + 1));
+        }
+        shortcut_multilayer_cpu(state->input, state->batch, &s, l->output);
+    } else {
+        memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
+        shortcut_cpu(state->sources[0], l->sources[0], state->batch, own, l->alpha, l->beta, l->output);
+    }
+    activate_array(l->output, state->batch * l->outputs, l->activation, &l->layer_rule.arithmetic, 1);
+    return STATUS_OK;
+}
+
+static int is_ratio(size_t a, size_t b) {
+    return a > b ? a % b == 0 : b % a == 0;
+}
+
+static status check(const shortcut_options *o, const shape *sources, size_t n) {
+    if (!n) return fail(STATUS_SHAPE, "a shortcut needs a source");
+    if (o->nweights && o->nweights != n + 1 && o->nweights != (n + 1) * o->c)
+        return fail(STATUS_SHAPE, "%zu weights are neither one for each layer nor one for each channel", o->nweights);
+    for (size_t i = 0; i < n; ++i) {
+        shape from = sources[i];
+        int same = from.h == o->h && from.w == o->w;
+        if (same) continue;
+        if (n > 1 || o->nweights || !is_ratio(from.h, o->h) || !is_ratio(from.w, o->w) || from.h * o->w != from.w * o->h)
+            return fail(STATUS_SHAPE, "%zu x %zu cannot be added to %zu x %zu", from.w, from.h, o->w, o->h);
+    }
+    return STATUS_OK;
+}
+
+status make_shortcut_layer(layer **made, const shortcut_options *o, const shape *sources, size_t n, const layer_rule *rule) {
+    *made = NULL;
+    layer *l = make_layer((shape){o->c, o->h, o->w}, (shape){o->c, o->h, o->w});
+    if (!l) return STATUS_SHAPE;
+    status s = check(o, sources, n);
+    if (s == STATUS_OK) {
+        l->sources = malloc(n * sizeof *sources);
+        if (!l->sources || (o->nweights && !(l->weights = make_array(o->nweights))))
+            s = fail(STATUS_OUT_OF_MEMORY, "no memory for a shortcut");
+    }
+    if (s != STATUS_OK) {
+        free_layer(l);
+        return s;
+    }
+    memcpy(l->sources, sources, n * sizeof *sources);
+    for (size_t i = 0; i < o->nweights; ++i) l->weights[i] = 1;
+    l->n_sources = n;
+    l->nweights = o->nweights;
+    l->weights_normalization = o->weights_normalization;
+    l->alpha = o->alpha, l->beta = o->beta;
+    l->activation = o->activation;
+    l->layer_rule = *rule;
+    l->forward = forward_shortcut_layer;
+    *made = l;
+    return STATUS_OK;
+}

@@ -1,0 +1,27 @@
+/* Softmax over each of the groups that an image's values divide into (pjreddie/darknet src/softmax_layer.c). */
+#include "../internal.h"
+#include "../kernels/kernels.h"
+
+static status forward_softmax_layer(layer *l, const network_state *state) {
+    size_t n = l->inputs / l->groups;
+    for (size_t g = 0; g < state->batch * l->groups; ++g)
+        softmax_cpu(state->input + g * n, n, l->temperature, 1, l->layer_rule.arithmetic.softmax, l->output + g * n);
+    return STATUS_OK;
+}
+
+status make_softmax_layer(layer **made, size_t c, size_t h, size_t w, size_t groups, float temperature, const layer_rule *rule) {
+    layer *l = make_layer((shape){c, h, w}, (shape){c, h, w});
+    *made = NULL;
+    if (!l) return STATUS_SHAPE;
+    if (!groups || l->inputs % groups) {
+        status s = fail(STATUS_SHAPE, "%zu values do not divide into %zu groups", l->inputs, groups);
+        free_layer(l);
+        return s;
+    }
+    l->groups = groups;
+    l->temperature = temperature;
+    l->layer_rule = *rule;
+    l->forward = forward_softmax_layer;
+    *made = l;
+    return STATUS_OK;
+}

@@ -1,0 +1,136 @@
+/* A parallel-for over independent outputs.
+ *
+ * One pool for the process: threads start with the first large job and sleep on a condition variable between jobs, so that they take
+ * nothing from another library's threads. The cut of a range depends on its length and the number of threads alone, and since
+ * every item writes its own outputs, no bit depends on either. A second job that arrives while the pool works runs on its caller's
+ * thread. After a fork the child starts a pool of its own. */
+#define _GNU_SOURCE 1 /* sched_getaffinity */
+#include "internal.h"
+
+#include <pthread.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <unistd.h>
+
+enum { MAX_THREADS = 256, SMALL_JOB = 1 << 15 };
+
+typedef struct {
+    parallel_body body;
+    void *context;
+    size_t count, pieces;
+} job;
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake, done;
+    job job;
+    size_t generation; /* counts jobs; a worker that sees a new one takes its piece */
+    size_t running;    /* workers that have not finished the present job */
+    size_t workers;    /* started ones */
+    size_t wanted;     /* threads, the caller included; 0: not set yet */
+    int busy;
+    int fork_handler;
+} pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+static size_t available_processors(void) {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return (size_t)CPU_COUNT(&set);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (size_t)n : 1;
+}
+
+static size_t clamp_threads(size_t n) {
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+static void run_piece(const job *j, size_t piece) {
+    size_t share = j->count / j->pieces, rest = j->count % j->pieces;
+    size_t begin = piece * share + (piece < rest ? piece : rest);
+    size_t end = begin + share + (piece < rest);
+    if (begin < end) j->body(j->context, begin, end, piece);
+}
+
+static void *work(void *argument) {
+    size_t piece = (size_t)argument;
+    pthread_mutex_lock(&pool.mutex);
+    size_t seen = 0;
+    for (;;) {
+        while (pool.generation == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
+        seen = pool.generation;
+        if (piece >= pool.job.pieces) continue;
+        job j = pool.job;
+        pthread_mutex_unlock(&pool.mutex);
+        run_piece(&j, piece);
+        pthread_mutex_lock(&pool.mutex);
+        if (--pool.running == 0) pthread_cond_signal(&pool.done);
+    }
+    return NULL;
+}
+
+static void reset_in_child(void) {
+    /* the parent's workers do not exist here, and a lock may have been held by one of them */
+    pthread_mutex_init(&pool.mutex, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    pthread_cond_init(&pool.done, NULL);
+    pool.workers = pool.running = pool.generation = 0;
+    pool.busy = 0;
+}
+
+/* Called with the mutex held. */
+static void start_workers(size_t n) {
+    if (!pool.fork_handler) pool.fork_handler = pthread_atfork(NULL, NULL, reset_in_child) == 0;
+    while (pool.workers < n) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, work, (void *)(pool.workers + 1)) != 0) return;
+        pthread_detach(thread);
+        ++pool.workers;
+    }
+}
+
+size_t get_num_threads(void) {
+    pthread_mutex_lock(&pool.mutex);
+    if (!pool.wanted) pool.wanted = clamp_threads(available_processors());
+    size_t n = pool.wanted;
+    pthread_mutex_unlock(&pool.mutex);
+    return n;
+}
+
+void set_num_threads(size_t n) {
+    pthread_mutex_lock(&pool.mutex);
+    pool.wanted = clamp_threads(n);
+    pthread_mutex_unlock(&pool.mutex);
+}
+
+void parallel_for(size_t count, size_t work_of_item, parallel_body body, void *context) {
+    job j = {body, context, count, get_num_threads()};
+    int small = work_of_item < SMALL_JOB && count * work_of_item < SMALL_JOB;
+    if (j.pieces > count) j.pieces = count;
+    if (j.pieces < 2 || small) {
+        if (count) body(context, 0, count, 0);
+        return;
+    }
+    pthread_mutex_lock(&pool.mutex);
+    int mine = !pool.busy;
+    if (mine) {
+        start_workers(j.pieces - 1);
+        if (j.pieces > pool.workers + 1) j.pieces = pool.workers + 1;
+        pool.busy = 1;
+        pool.job = j;
+        pool.running = j.pieces - 1;
+        ++pool.generation;
+        pthread_cond_broadcast(&pool.wake);
+    }
+    pthread_mutex_unlock(&pool.mutex);
+    if (!mine) {
+        body(context, 0, count, 0);
+        return;
+    }
+    run_piece(&j, 0);
+    pthread_mutex_lock(&pool.mutex);
+    while (pool.running) pthread_cond_wait(&pool.done, &pool.mutex);
+    pool.busy = 0;
+    pthread_mutex_unlock(&pool.mutex);
+}

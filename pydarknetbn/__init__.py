@@ -1,0 +1,60 @@
+"""Darknet's numbers in Python: batch normalization, layers, `.cfg` and `.weights` exactly as the named fork computes them."""
+
+from __future__ import annotations
+
+from ._native import num_threads, set_num_threads
+from .bn import BatchNorm
+from .boxes import Detections, nms
+from .cfg import Cfg, read_cfg
+from .dialect import Profile, profiles
+from .errors import (
+    CfgError,
+    DarknetError,
+    DarknetWarning,
+    DeviceError,
+    DtypeError,
+    ImageError,
+    MissingExtraError,
+    NumericsError,
+    ShapeError,
+    StateError,
+    SyncError,
+    UnsupportedError,
+    WeightsError,
+)
+from .image import letterbox, resize
+from .layers import Layer
+from .loading import load
+from .network import Network
+
+__all__ = [
+    "BatchNorm",
+    "Cfg",
+    "CfgError",
+    "DarknetError",
+    "DarknetWarning",
+    "Detections",
+    "DeviceError",
+    "DtypeError",
+    "ImageError",
+    "Layer",
+    "MissingExtraError",
+    "Network",
+    "NumericsError",
+    "Profile",
+    "ShapeError",
+    "StateError",
+    "SyncError",
+    "UnsupportedError",
+    "WeightsError",
+    "letterbox",
+    "load",
+    "nms",
+    "num_threads",
+    "profiles",
+    "read_cfg",
+    "resize",
+    "set_num_threads",
+]
+
+__version__ = "0.1.0"

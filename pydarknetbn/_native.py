@@ -1,0 +1,182 @@
+"""The only importer of the compiled core: checks its statuses, lends it arrays, views its memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DtypeError, NumericsError, ShapeError, StateError, UnsupportedError
+
+try:
+    from ._core import ffi, lib
+except ImportError as error:
+    raise ImportError(
+        f"the compiled core of pydarknetbn is not in {Path(__file__).parent} ({error}); "
+        "in a source tree run `pip install -e .`, elsewhere reinstall the package for this Python and platform"
+    ) from error
+
+__all__ = [
+    "Array",
+    "CData",
+    "check",
+    "choices",
+    "enum",
+    "ffi",
+    "floats",
+    "input_array",
+    "lib",
+    "make",
+    "num_threads",
+    "output_array",
+    "rule",
+    "set_num_threads",
+    "view",
+]
+
+Array: TypeAlias = NDArray[np.float32]
+CData: TypeAlias = Any
+
+_EXCEPTIONS: dict[int, type[Exception]] = {
+    lib.STATUS_OUT_OF_MEMORY: MemoryError,
+    lib.STATUS_SHAPE: ShapeError,
+    lib.STATUS_NUMERICS: NumericsError,
+    lib.STATUS_STATE: StateError,
+    lib.STATUS_UNSUPPORTED: UnsupportedError,
+}
+
+
+def check(status: int, where: str = "") -> None:
+    """Raises what a status of the core stands for, with its message.
+
+    Args:
+        status: what a function of the core returned.
+        where: what the message is about, such as "layer 3 [convolutional]".
+    """
+    if status == lib.STATUS_OK:
+        return
+    message = ffi.string(lib.status_message()).decode()
+    raise _EXCEPTIONS[status](f"{where}: {message}" if where else message)
+
+
+def make(name: str, *arguments: Any, where: str = "") -> CData:
+    """A layer from the core's `make_<name>_layer`, freed with its last reference."""
+    made = ffi.new("layer **")
+    check(getattr(lib, f"make_{name}_layer")(made, *arguments), where)
+    return ffi.gc(made[0], lib.free_layer)
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------------------
+
+
+def choices(kind: str) -> dict[str, int]:
+    """The values of an enum of the core under the names that Python uses: DENOMINATOR_N_MINUS_1 is "n-1"."""
+    constants = ffi.typeof(kind).relements
+    names = {name.removeprefix(f"{kind.upper()}_").lower(): value for name, value in constants.items()}
+    return {name.replace("_minus_", "-").replace("_", " "): value for name, value in names.items()}
+
+
+def enum(kind: str, name: str) -> int:
+    """The core's constant for a name: `enum("activation", "hard_mish")`."""
+    return choices(kind)[name.replace("_", " ")]
+
+
+def rule(kind: str, record: Any) -> CData:
+    """A rule struct of the core filled from the frozen record whose fields have the same names."""
+    struct = ffi.new(f"{kind} *")
+    _fill(struct, record)
+    return struct
+
+
+def _fill(struct: CData, record: Any) -> None:
+    for name, field in ffi.typeof(struct).item.fields:
+        value = getattr(record, name)
+        if dataclasses.is_dataclass(value):
+            _fill(ffi.addressof(struct, name), value)
+        elif isinstance(value, str):
+            setattr(struct, name, enum(field.type.cname, value))
+        else:
+            setattr(struct, name, value)
+
+
+# --- arrays ---------------------------------------------------------------------------------------------------------------------
+
+
+def floats(array: Array) -> CData:
+    """A `float *` to an array's first element, valid while the array lives."""
+    return ffi.from_buffer("float[]", array)
+
+
+def view(pointer: CData, shape: Sequence[int]) -> Array:
+    """An array over memory of the core. It keeps that memory, not its layer, alive."""
+    kept = ffi.gc(lib.array_retain(pointer), lib.array_release)
+    count = math.prod(shape)
+    buffer = ffi.buffer(kept, count * ffi.sizeof("float"))
+    return np.frombuffer(buffer, dtype=np.float32, count=count).reshape(tuple(shape))
+
+
+def input_array(array: object, name: str, expected: Sequence[int | None | str]) -> Array:
+    """The one gate for arrays that go into the core.
+
+    Args:
+        array: what the caller gave.
+        name: how messages call it.
+        expected: the shape; None or a word for a free axis, such as ("batch", 3, 416, 416).
+
+    Returns:
+        The same array: nothing is copied in silence.
+
+    Raises:
+        DtypeError: not an array of float32.
+        ShapeError: another shape, not C-contiguous, empty or read-only.
+    """
+    if not isinstance(array, np.ndarray):
+        raise DtypeError(f"expected {name} to be a NumPy array of float32, got {type(array).__name__}")
+    if array.dtype != np.float32 or not array.dtype.isnative:
+        raise DtypeError(f"expected {name} of float32, got {array.dtype}; use {name}.astype(numpy.float32)")
+    fits = array.ndim == len(expected) and all(
+        not isinstance(want, int) or want == have for want, have in zip(expected, array.shape, strict=True)
+    )
+    if not fits or array.size == 0:
+        wanted = ", ".join("any" if axis is None else str(axis) for axis in expected)
+        raise ShapeError(f"expected {name} of shape ({wanted}), got {array.shape}")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"expected {name} C-contiguous, got strides {array.strides}; use numpy.ascontiguousarray")
+    if not array.flags.writeable:
+        raise ShapeError(f"expected {name} writable, got a read-only array; pass a copy")
+    return array
+
+
+def output_array(out: object, shape: Sequence[int]) -> Array:
+    """A new array of that shape, or the caller's own after the gate."""
+    return np.empty(tuple(shape), np.float32) if out is None else input_array(out, "out", shape)
+
+
+# --- threads --------------------------------------------------------------------------------------------------------------------
+
+
+def set_num_threads(n: int) -> None:
+    """How many threads later calls use, 1 or more. The default is the processors that the process may use.
+
+    The number never changes a bit of a result.
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"expected a number of threads of 1 or more, got {n!r}")
+    lib.set_num_threads(n)
+
+
+@contextmanager
+def num_threads(n: int) -> Iterator[None]:
+    """`set_num_threads` for a block."""
+    before = lib.get_num_threads()
+    set_num_threads(n)
+    try:
+        yield
+    finally:
+        lib.set_num_threads(before)

@@ -1,0 +1,91 @@
+"""From the sections of a `.cfg` to layers, each sized by the one before, and their values before any weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from .cfg import Cfg
+from .dialect import Dialect, Profile
+from .layers import Context, Layer, Shape, build
+from .options import unknown_key_warning
+
+__all__ = ["Built", "build_layers", "initialize"]
+
+# Options of [net] that training and the forks' programs read. None changes what an inference computes.
+_NET_WITHOUT_EFFECT = frozenset(
+    "B1 B2 adam adversarial_lr angle aspect attention augment_speed badlabels_rejection_percentage batch blur burn_in center clip "
+    "contrastive contrastive_color contrastive_jit_flip cutmix decay dynamic_minibatch ema_alpha eps equidistant_point exposure "
+    "flip gamma gaussian_noise hue label_smooth_eps learning_rate learning_rate_min loss_scale max_batches max_chart_loss max_crop "
+    "max_ratio min_crop min_ratio mixup momentum mosaic mosaic_bound notruth num_sigmas_reject_badlabels optimized_memory policy "
+    "power random resize_step saturation scale scales seq_scales sequential_subdivisions sgdr_cycle sgdr_mult "
+    "show_receptive_field step steps subdivisions time_steps track try_fix_nan unsupervised use_cuda_graph weights_reject_freq "
+    "workspace_size_limit_MB".split()
+)
+
+
+class Built(NamedTuple):
+    """Layers, the shape of the input, whether [net] asks for a letterbox, and warnings."""
+
+    layers: tuple[Layer, ...]
+    in_shape: Shape
+    letter_box: bool
+    warnings: tuple[str, ...]
+
+
+def build_layers(cfg: Cfg, dialect: Dialect, profile: Profile) -> Built:
+    """The layers of a cfg.
+
+    Raises:
+        CfgError: the sections do not make a network; it names file, line and option.
+        UnsupportedError: they do, but not one that this package computes.
+        MemoryError: it does not fit.
+    """
+    in_shape = _input_shape(cfg)
+    letter_box = cfg.net.flag("letter_box")
+    warnings = list(cfg.warnings)
+    unknown = (key for key, _ in cfg.net.unused() if key not in _NET_WITHOUT_EFFECT)
+    warnings += [unknown_key_warning(cfg.net, key, cfg.net.asked | _NET_WITHOUT_EFFECT) for key in unknown]
+    if not cfg.layers:
+        raise cfg.net.error(f"{cfg.net.name} is followed by no layer; a network needs one, such as [convolutional]")
+    layers: list[Layer] = []
+    shape = in_shape
+    for section in cfg.layers:
+        layers.append(build(section, Context(shape, layers, dialect, profile, warnings)))
+        shape = layers[-1].out_shape
+    return Built(tuple(layers), in_shape, letter_box, tuple(warnings))
+
+
+def _input_shape(cfg: Cfg) -> Shape:
+    net = cfg.net
+    sides = [net.integer(key, 0, minimum=0) for key in ("channels", "height", "width")]
+    inputs = net.integer("inputs", math.prod(sides), minimum=0)
+    if all(sides):
+        return Shape(*sides)
+    if inputs:
+        return Shape(inputs, 1, 1)
+    raise net.error(f"{net.name} on line {net.line} needs width=, height= and channels= of 1 or more, or inputs=")
+
+
+def initialize(layers: Iterable[Layer], dialect: Dialect, seed: int) -> None:
+    """Gives weights the dialect's starting distribution, from NumPy's generator with that seed.
+
+    The forks draw from the C library's rand(), so the numbers are not theirs; spread and shape are. Everything else keeps what
+    its layer starts with: scales 1, biases and rolling arrays 0, weights of shortcuts 1.
+
+    Source: pjreddie/darknet src/convolutional_layer.c:206, AlexeyAB/darknet src/convolutional_layer.c:571.
+    """
+    generator = np.random.default_rng(seed)
+    for layer in layers:
+        if not layer.stored or layer.type not in ("convolutional", "connected"):
+            continue
+        weights = layer.weights
+        fan_in = math.prod(weights.shape[1:])
+        if layer.type == "convolutional" and dialect.initial_weights == "normal":
+            values = generator.standard_normal(weights.shape, np.float32)
+        else:
+            values = generator.uniform(-1, 1, weights.shape).astype(np.float32)
+        weights[...] = np.float32(math.sqrt(2.0 / fan_in)) * values

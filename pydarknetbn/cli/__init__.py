@@ -1,0 +1,35 @@
+"""The command line: one file a verb, and one place where an error becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ..errors import DarknetError
+from . import detect, info, profiles
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="pydarknetbn",
+    help="Darknet's numbers: networks of .cfg and .weights, computed exactly as the named fork computes them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("info")(info.info)
+app.command("detect")(detect.detect)
+app.command("profiles")(profiles.profiles)
+
+
+def main() -> None:
+    """Runs the command line; exit code 0 good, 1 a finding, 2 bad use."""
+    try:
+        app()
+    except (DarknetError, OSError, ValueError, MemoryError) as error:
+        sys.stderr.write(f"pydarknetbn: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("pydarknetbn: interrupted\n")
+        sys.exit(130)

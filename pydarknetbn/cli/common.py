@@ -1,0 +1,86 @@
+"""What the verbs share: options, loading, and output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .._native import set_num_threads
+from ..loading import load
+from ..network import Network
+
+__all__ = [
+    "CfgArgument",
+    "DialectOption",
+    "JsonOption",
+    "ProfileOption",
+    "QuietOption",
+    "ThreadsOption",
+    "console",
+    "load_network",
+    "print_json",
+    "table",
+    "warn",
+]
+
+CfgArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg file.", show_default=False)]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+QuietOption: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No warnings and no progress.")]
+DialectOption: TypeAlias = Annotated[
+    str, typer.Option(metavar="NAME", help="What the files mean: auto, pjreddie, alexeyab, hank-ai.")
+]
+ProfileOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="How floats are computed, see `pydarknetbn profiles`. Default: the dialect's.")
+]
+ThreadsOption: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", help="Threads to use; the result is the same. Default: all processors.")
+]
+
+_NARROW = 100
+
+
+def console() -> Console:
+    """Where tables go. Into a pipe or file nothing is cut to 80 columns."""
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table with these columns, those in `right` aligned to the right."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    return made
+
+
+def is_narrow(out: Console) -> bool:
+    """Whether only what is essential fits."""
+    return out.width < _NARROW
+
+
+def load_network(
+    cfg: Path, weights: Path | None, *, dialect: str, profile: str | None, threads: int | None, quiet: bool
+) -> Network:
+    """The network of two files, its warnings told on standard error."""
+    if threads is not None:
+        set_num_threads(threads)
+    net = load(cfg, weights, dialect=dialect, profile=profile)
+    if not quiet:
+        warn(net.warnings)
+    return net
+
+
+def warn(warnings: tuple[str, ...]) -> None:
+    """One line each on standard error."""
+    for warning in warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+
+
+def print_json(document: Any) -> None:
+    """One document on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,123 @@
+"""`pydarknetbn info`: what a network is made of, and what was read of its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ..layers import Layer
+from ..network import Network
+from . import common
+
+__all__ = ["info"]
+
+WeightsArgument = Annotated[Path | None, typer.Argument(metavar="[WEIGHTS]", help="Its .weights file.", show_default=False)]
+_ROLLING = ("rolling_mean", "rolling_variance")
+
+
+def info(
+    cfg: common.CfgArgument,
+    weights: WeightsArgument = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
+    dialect: common.DialectOption = "auto",
+    profile: common.ProfileOption = None,
+    threads: common.ThreadsOption = None,
+) -> None:
+    """Show a network's layers, parameters, header, dialect and profile."""
+    net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+    if json:
+        common.print_json(_document(net))
+        return
+    out = common.console()
+    out.print(_layer_table(net, narrow=common.is_narrow(out)))
+    out.print()
+    _print_summary(out, net)
+
+
+def _trainable(layer: Layer) -> int:
+    return sum(array.size for name, array in layer.params.items() if name not in _ROLLING) if layer.stored else 0
+
+
+def _stored(layer: Layer) -> int:
+    return sum(array.size for array in layer.params.values()) if layer.stored else 0
+
+
+def _layer_table(net: Network, *, narrow: bool) -> Any:
+    right = ("layer", "input", "output", "parameters", "BFLOPs")
+    columns = ["layer", "type", "size/stride", "input", "output", "parameters", "BFLOPs"]
+    made = common.table(*columns, *([] if narrow else ["notes"]), right=right)
+    for layer in net.layers:
+        count = _stored(layer)
+        cells = [
+            str(layer.index),
+            layer.type,
+            layer.kernel,
+            str(layer.in_shape) if not layer.type == "route" else "",
+            str(layer.out_shape),
+            f"{count:,}" if count else "",
+            f"{layer.operations / 1e9:.3f}" if layer.operations else "",
+        ]
+        made.add_row(*cells, *([] if narrow else [layer.detail]))
+    return made
+
+
+def _print_summary(out: Console, net: Network) -> None:
+    stored, trainable = sum(map(_stored, net.layers)), sum(map(_trainable, net.layers))
+    rows = {
+        "input": f"{net.w} x {net.h} x {net.c}",
+        "parameters": f"{trainable:,} trainable, {stored:,} stored (with the rolling arrays)",
+        "operations": f"{sum(layer.operations for layer in net.layers) / 1e9:.3f} BFLOPs for each image",
+    }
+    if net.origin.weights:
+        rows["weights"] = f"{net.origin.weights}, all {net.origin.nbytes:,} bytes used"
+        header = f"version {net.header.version}, {net.header.nbytes} bytes, {net.seen:,} images seen"
+        rows["header"] = header
+    rows["dialect"] = net.why[0].removeprefix("dialect ")
+    rows["profile"] = net.why[1].removeprefix("profile ")
+    if net.names:
+        rows["classes"] = f"{len(net.names)} names: {', '.join(net.names[:5])}{' …' if len(net.names) > 5 else ''}"
+    for name, text in rows.items():
+        out.print(f"[bold]{name:<11}[/bold]", end="")
+        out.print(text, markup=False)
+
+
+def _document(net: Network) -> dict[str, Any]:
+    return {
+        "input": {"w": net.w, "h": net.h, "c": net.c},
+        "layers": [
+            {
+                "index": layer.index,
+                "type": layer.type,
+                "line": layer.line,
+                "size": layer.kernel,
+                "in": list(layer.in_shape),
+                "out": list(layer.out_shape),
+                "arrays": {name: list(array.shape) for name, array in layer.params.items()},
+                "stored": _stored(layer),
+                "trainable": _trainable(layer),
+                "bflops": layer.operations / 1e9,
+                "notes": layer.detail,
+            }
+            for layer in net.layers
+        ],
+        "stored": sum(map(_stored, net.layers)),
+        "trainable": sum(map(_trainable, net.layers)),
+        "bflops": sum(layer.operations for layer in net.layers) / 1e9,
+        "header": {
+            "major": net.header.major,
+            "minor": net.header.minor,
+            "revision": net.header.revision,
+            "seen": net.seen,
+            "bytes": net.header.nbytes,
+        },
+        "bytes_used": net.origin.nbytes,
+        "dialect": net.dialect,
+        "profile": net.profile,
+        "why": list(net.why),
+        "warnings": list(net.warnings),
+        "names": list(net.names),
+    }

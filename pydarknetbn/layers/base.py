@@ -1,0 +1,180 @@
+"""What every layer is: sizes, a layer of the core, and arrays by Darknet's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .. import _native
+from .._native import Array, CData
+from ..dialect import ACTIVATIONS, Dialect, Profile
+from ..errors import CfgError, DarknetError, StateError, UnsupportedError
+from ..options import Section, close_match
+
+__all__ = ["BATCHNORM_ARRAYS", "Context", "Head", "Layer", "Shape", "activation_of", "layer_rule", "made"]
+
+BATCHNORM_ARRAYS = ("biases", "scales", "rolling_mean", "rolling_variance")
+_OF_OUTPUT = ("output", "delta", "x", "x_norm")
+_OF_CHANNELS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
+
+
+class Shape(NamedTuple):
+    """Channels, height and width of one image between two layers."""
+
+    c: int
+    h: int
+    w: int
+
+    @property
+    def floats(self) -> int:
+        """How many values it has."""
+        return math.prod(self)
+
+    def __str__(self) -> str:
+        return f"{self.w} x {self.h} x {self.c}"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a detector does with the boxes of a head: number of classes, kind of non-maximum suppression and its exponent."""
+
+    classes: int
+    nms_kind: str = "default"
+    beta_nms: float = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a section is built in: the layers before it, who computes, and where warnings are collected."""
+
+    in_shape: Shape
+    layers: Sequence[Layer]
+    dialect: Dialect
+    profile: Profile
+    warnings: list[str]
+
+    def source(self, section: Section, key: str, position: int) -> Layer:
+        """The layer before `section` that a number in from= or layers= names: absolute, or counted back where negative."""
+        index = position if position >= 0 else section.index + position
+        if 0 <= index < section.index:
+            return self.layers[index]
+        last = f"the layers before it are 0 to {section.index - 1}" if section.index else "there is no layer before it"
+        raise section.error(f"{section.name}, layer {section.index}, has {key}={position}, but {last}", key)
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """One layer of a network.
+
+    Each of its arrays is a view by Darknet's name: `layer.weights`, `layer.rolling_mean`, after a forward `layer.output`.
+
+    Args:
+        type: canonical name of its section.
+        index: 0-based number.
+        line: line of its section.
+        in_shape, out_shape: (c, h, w) of one image.
+        native: the core's layer; None where the output of the layer before is passed on.
+        sources: numbers of the layers that it reads beside or instead of the one before.
+        shapes: parameters and their shapes, in file order.
+        stored: the parameters have a place in the file; False where they are another layer's.
+        operations: multiplications and additions of one image, as Darknet counts them.
+        kernel: size and stride for the layer table.
+        detail: what else the layer table shows.
+        head: of a layer that makes detections.
+        origin: for a layer without native, the layer whose output it passes on; None: the network's input.
+    """
+
+    type: str
+    index: int
+    line: int
+    in_shape: Shape
+    out_shape: Shape
+    native: CData | None
+    sources: tuple[int, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stored: bool = True
+    operations: float = 0.0
+    kernel: str = ""
+    detail: str = ""
+    head: Head | None = None
+    origin: Layer | None = None
+
+    def __repr__(self) -> str:
+        return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """The parameters as writable views, in file order."""
+        return {name: self._parameter(name) for name in self.shapes}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.shapes:
+            return self._parameter(name)
+        if name in _OF_OUTPUT or name in _OF_CHANNELS:
+            return self._working(name)
+        raise AttributeError(f"layer {self.index} [{self.type}] has no {name}")
+
+    def owner(self, name: str) -> CData:
+        """The core's struct that holds an array: a batchnorm behind this layer has its own."""
+        if self.native is None:
+            raise StateError(f"layer {self.index} [{self.type}] has no arrays of its own")
+        inner = self.native.batchnorm
+        within = inner != _native.ffi.NULL and name not in ("weights", "output", "anchors")
+        return inner if within else self.native
+
+    def _parameter(self, name: str) -> Array:
+        return _native.view(getattr(self.owner(name), name), self.shapes[name])
+
+    def _working(self, name: str) -> Array:
+        if name == "output" and self.native is None:
+            return self.origin.output if self.origin else self._missing(name)
+        owner = self.owner(name)
+        pointer = getattr(owner, name)
+        if pointer == _native.ffi.NULL or self.native is None:
+            return self._missing(name)
+        batch = self.native.batch if name == "output" else owner.x_batch or self.native.batch
+        shape = (self.out_shape.c,) if name in _OF_CHANNELS else (batch, *self.out_shape)
+        return _native.view(pointer, shape)
+
+    def _missing(self, name: str) -> Any:
+        raise StateError(f"layer {self.index} [{self.type}] has no {name} yet; it comes with the forward that makes it")
+
+
+def made(section: Section, name: str, *arguments: Any) -> CData:
+    """The core's layer for a section; what the core refuses becomes a CfgError with the section's line."""
+    try:
+        return _native.make(name, *arguments)
+    except DarknetError as error:
+        raise section.error(f"{section.name}, layer {section.index}: {error}") from None
+    except MemoryError as error:
+        raise MemoryError(f"{section.file}:{section.line}: {section.name}, layer {section.index}: {error}") from None
+
+
+def layer_rule(context: Context) -> CData:
+    """The profile's `layer_rule` for the core."""
+    return _native.rule("layer_rule", context.profile.layers)
+
+
+def activation_of(section: Section, context: Context, default: str) -> int:
+    """The core's constant for activation=.
+
+    Raises:
+        CfgError: no fork knows it, or not this dialect's: there it would run as another activation.
+        UnsupportedError: not computed by this package.
+    """
+    name = section.text("activation", default)
+    known = context.dialect.activations
+    if name not in known:
+        near = close_match(name, known | ACTIVATIONS)
+        elsewhere = f", which dialect {context.dialect.name} does not know" if name in ACTIVATIONS else ""
+        hint = f"; did you mean {near}?" if near and not elsewhere else f"; it knows {', '.join(sorted(known))}"
+        raise _activation_error(section, name, elsewhere + hint)
+    if name not in ACTIVATIONS:
+        raise UnsupportedError(str(section.error(f"activation={name} is not computed by this package", "activation")))
+    return _native.enum("activation", name)
+
+
+def _activation_error(section: Section, name: str, rest: str) -> CfgError:
+    return section.error(f"{section.name}, layer {section.index}, has activation={name}{rest}", "activation")

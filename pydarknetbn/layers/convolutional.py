@@ -1,0 +1,104 @@
+"""[convolutional]: convolution, batchnorm or biases, activation."""
+
+from __future__ import annotations
+
+from .. import _native
+from ..options import Section
+from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
+
+__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+
+WITHOUT_EFFECT = frozenset({"angle", "dot", "grad_centr", "stream", "wait_stream"})
+"""Options that inference does not see."""
+
+NEUTRAL = {
+    "antialiasing": 0, "assisted_excitation": 0, "bin_output": 0, "binary": 0, "coordconv": 0, "flipped": 0, "reverse": 0,
+    "rotate": 0, "stretch": 0, "stretch_sway": 0, "sway": 0, "xnor": 0,
+}  # fmt: skip
+"""Options that change inference and are not computed, with the value at which they do not."""
+
+
+def build(section: Section, context: Context) -> Layer:
+    """The layer of a [convolutional] section."""
+    options = _options(section, context)
+    rule = _native.rule("batchnorm_rule", context.profile.rule("convolutional"))
+    native = made(section, "convolutional", options, rule, layer_rule(context))
+    shared = _shared_layer(section, context)
+    if shared is not None:
+        _share(section, native, shared)
+    weights = (native.n, native.c // native.groups, native.size, native.size)
+    channels: dict[str, tuple[int, ...]] = {
+        name: (native.n,) for name in (BATCHNORM_ARRAYS if options.batch_normalize else ("biases",))
+    }
+    return Layer(
+        type=section.type,
+        index=section.index,
+        line=section.line,
+        in_shape=context.in_shape,
+        out_shape=Shape(native.out_c, native.out_h, native.out_w),
+        native=native,
+        shapes=channels | {"weights": weights},
+        stored=shared is None,
+        operations=2.0 * native.nweights * native.out_h * native.out_w,
+        kernel=_kernel(native),
+        detail=_detail(section, native, shared),
+    )
+
+
+def _options(section: Section, context: Context) -> _native.CData:
+    size = section.integer("size", 1, minimum=1)
+    stride = section.integer("stride", 1, minimum=1)
+    pad = section.integer("padding", 0, minimum=0)
+    options = _native.ffi.new("convolutional_options *")
+    options.c, options.h, options.w = context.in_shape
+    options.n = section.integer("filters", 1, minimum=1)
+    options.groups = section.integer("groups", 1, minimum=1)
+    options.size = size
+    options.stride_x = _axis_stride(section, "stride_x", stride)
+    options.stride_y = _axis_stride(section, "stride_y", stride)
+    dilation = section.integer("dilation", 1, minimum=1)
+    options.dilation = 1 if size == 1 else dilation
+    options.pad = size // 2 if section.flag("pad") else pad
+    options.batch_normalize = section.flag("batch_normalize") or section.flag("cbn")
+    options.activation = activation_of(section, context, "logistic")
+    return options
+
+
+def _axis_stride(section: Section, key: str, stride: int) -> int:
+    value = section.integer(key, -1)
+    return value if value >= 1 else stride
+
+
+def _shared_layer(section: Section, context: Context) -> Layer | None:
+    if not section.has("share_index"):
+        return None
+    return context.source(section, "share_index", section.integer("share_index", 0))
+
+
+def _share(section: Section, native: _native.CData, shared: Layer) -> None:
+    other = shared.native
+    fits = (
+        shared.type == "convolutional"
+        and other is not None
+        and (other.size, other.nweights, other.c, other.n) == (native.size, native.nweights, native.c, native.n)
+        and (other.batchnorm != _native.ffi.NULL or native.batchnorm == _native.ffi.NULL)
+    )
+    if not fits:
+        message = f"[convolutional], layer {section.index}, shares layer {shared.index}, whose weights are of another kind"
+        raise section.error(f"{message} or size", "share_index")
+    _native.lib.share_parameters(native, other)
+
+
+def _kernel(native: _native.CData) -> str:
+    stride = f"{native.stride_x}" if native.stride_x == native.stride_y else f"{native.stride_x}x{native.stride_y}"
+    dilation = f"({native.dilation})" if native.dilation > 1 else ""
+    return f"{native.size} x {native.size} / {stride}{dilation}"
+
+
+def _detail(section: Section, native: _native.CData, shared: Layer | None) -> str:
+    parts = [section.text("activation", "logistic")]
+    if native.groups > 1:
+        parts.append(f"{native.groups} groups")
+    if shared is not None:
+        parts.append(f"shares {shared.index}")
+    return ", ".join(parts)

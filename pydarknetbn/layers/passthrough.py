@@ -1,0 +1,25 @@
+"""[dropout] and [cost]: nothing happens in inference, but they count as layers."""
+
+from __future__ import annotations
+
+from ..options import Section
+from .base import Context, Layer
+
+__all__ = ["WITHOUT_EFFECT", "build"]
+
+WITHOUT_EFFECT = frozenset(
+    "probability dropblock dropblock_size_rel dropblock_size_abs type scale ratio noobj thresh".split()
+)
+
+
+def build(section: Section, context: Context) -> Layer:
+    """The layer of a section whose output is that of the layer before."""
+    return Layer(
+        type=section.type,
+        index=section.index,
+        line=section.line,
+        in_shape=context.in_shape,
+        out_shape=context.in_shape,
+        native=None,
+        origin=context.layers[-1] if context.layers else None,
+    )

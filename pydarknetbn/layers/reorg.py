@@ -1,0 +1,26 @@
+"""[reorg] and [reorg3d]: blocks of pixels to channels and back, in Darknet's first order and in the true one."""
+
+from __future__ import annotations
+
+from ..options import Section
+from .base import Context, Layer, Shape, made
+
+__all__ = ["NEUTRAL", "build"]
+
+NEUTRAL = {"extra": 0}
+
+
+def build(section: Section, context: Context) -> Layer:
+    """The layer of a [reorg] or [reorg3d] section."""
+    stride = section.integer("stride", 1, minimum=1)
+    reverse, flatten = section.flag("reverse"), section.flag("flatten")
+    native = made(section, "reorg", *context.in_shape, stride, reverse, flatten, section.type == "reorg3d")
+    return Layer(
+        type=section.type,
+        index=section.index,
+        line=section.line,
+        in_shape=context.in_shape,
+        out_shape=Shape(native.out_c, native.out_h, native.out_w),
+        native=native,
+        kernel=f"/ {stride}",
+    )

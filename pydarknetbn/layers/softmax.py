@@ -1,0 +1,25 @@
+"""[softmax]: over all values of an image, or each of its groups."""
+
+from __future__ import annotations
+
+from ..options import Section
+from .base import Context, Layer, layer_rule, made
+
+__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+
+WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
+NEUTRAL = {"tree": ""}
+
+
+def build(section: Section, context: Context) -> Layer:
+    """The layer of a [softmax] section."""
+    groups = section.integer("groups", 1, minimum=1)
+    temperature = section.number("temperature", 1.0)
+    return Layer(
+        type=section.type,
+        index=section.index,
+        line=section.line,
+        in_shape=context.in_shape,
+        out_shape=context.in_shape,
+        native=made(section, "softmax", *context.in_shape, groups, temperature, layer_rule(context)),
+    )

@@ -1,0 +1,216 @@
+"""From a `.cfg` and a `.weights` to a network, and the decision what their bytes mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from .building import Built, build_layers, initialize
+from .cfg import Cfg, read_cfg
+from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profile_named
+from .errors import CfgError, DeviceError, WeightsError
+from .network import Network, Origin
+from .weights import Header, Source, entries, open_weights, read_arrays, read_header
+
+__all__ = ["load", "load_names"]
+
+CfgSource = str | os.PathLike[str] | bytes | BinaryIO
+WeightsSource = str | os.PathLike[str] | bytes | BinaryIO
+
+
+class _Decision(NamedTuple):
+    dialect: Dialect
+    cfg: Cfg
+    why: str
+
+
+def load(
+    cfg: CfgSource,
+    weights: WeightsSource | None = None,
+    *,
+    dialect: str = "auto",
+    profile: str | None = None,
+    upto: int | None = None,
+    seed: int | None = None,
+    seen_bytes: int | None = None,
+    strict: bool = False,
+    device: str = "cpu",
+) -> Network:
+    """Reads a network.
+
+    Args:
+        cfg: path, text as bytes, or binary file.
+        weights: path, bytes or binary file; None gives the fork's initial values.
+        dialect: what the bytes mean; "auto" decides, and `Network.why` says how.
+        profile: how floats are computed; None takes the dialect's own.
+        upto: the file holds the layers below this number; the others keep their initial values.
+        seed: of the initial values, 0 where None.
+        seen_bytes: 4 or 8, the size of the header's counter, for files whose version lies about it.
+        strict: raise what would be a warning.
+        device: "cpu".
+
+    Returns:
+        The network, whole: where anything is wrong, an error is raised and nothing is kept.
+
+    Raises:
+        CfgError, WeightsError: naming file, place, expected and found.
+        UnsupportedError: a section or option that this package does not compute.
+        ValueError: an argument that is none of those told.
+    """
+    if device != "cpu":
+        raise DeviceError(f"expected device 'cpu', got {device!r}; this build computes on the CPU only")
+    _check_numbers(upto, seen_bytes)
+    text = cfg.read() if hasattr(cfg, "read") else cfg
+    source = None if weights is None else open_weights(weights)
+    try:
+        decision = _decide(text, source) if dialect == "auto" else _chosen(text, dialect)
+        chosen = profile_named(profile or decision.dialect.profile)
+        built = build_layers(decision.cfg, decision.dialect, chosen)
+        _raise_if_strict(built, strict)
+        if source is None or upto is not None:
+            initialize(built.layers, decision.dialect, seed or 0)
+        header, used = _fill(built, source, decision, upto, seen_bytes)
+    finally:
+        if source is not None:
+            source.stream.close()
+    why = (decision.why, f"profile {chosen.name}: " + ("asked for" if profile else f"computes for dialect {decision.dialect.name}"))
+    return Network(
+        built.layers,
+        in_shape=built.in_shape,
+        dialect=decision.dialect,
+        profile=chosen,
+        header=header,
+        origin=Origin(decision.cfg.name, source.name if source else "", used, why, built.warnings),
+        names=_names_beside(cfg),
+        letter_box=built.letter_box,
+    )
+
+
+def _check_numbers(upto: int | None, seen_bytes: int | None) -> None:
+    if upto is not None and upto < 0:
+        raise ValueError(f"expected upto to be a layer number of 0 or more, got {upto}")
+    if seen_bytes not in (None, 4, 8):
+        raise ValueError(f"expected seen_bytes to be 4 or 8, got {seen_bytes}")
+
+
+def _raise_if_strict(built: Built, strict: bool) -> None:
+    if strict and built.warnings:
+        more = f" (and {len(built.warnings) - 1} more)" if len(built.warnings) > 1 else ""
+        raise CfgError(built.warnings[0] + more)
+
+
+def _fill(
+    built: Built, source: Source | None, decision: _Decision, upto: int | None, seen_bytes: int | None
+) -> tuple[Header, int]:
+    if source is None:
+        return Header(*decision.dialect.version, seen=0), 0
+    header = read_header(source, decision.dialect, seen_bytes)
+    return header, read_arrays(source, header, built.layers, decision.cfg.name, upto)
+
+
+# --- what the bytes mean --------------------------------------------------------------------------------------------------------
+
+
+def _chosen(cfg: str | os.PathLike[str] | bytes, name: str) -> _Decision:
+    return _Decision(dialect_named(name), read_cfg(cfg, dialect=name), f"dialect {name}: asked for")
+
+
+def _decide(cfg: str | os.PathLike[str] | bytes, source: Source | None) -> _Decision:
+    """The first rule that decides: what only one family of forks knows, the byte count, the header's version, the default."""
+    readings, refusals = _readings(cfg)
+    if len(readings) == 1:
+        ((name, read),) = readings.items()
+        (refusal,) = refusals.values()
+        return _Decision(DIALECTS[name], read, f"dialect {name}: no other reads this cfg ({refusal})")
+    marks = {name: _marks(read, DIALECTS[name]) for name, read in readings.items()}
+    own = [name for name in readings if marks[name]]
+    if len(own) == 1:
+        name = own[0]
+        return _Decision(DIALECTS[name], readings[name], f"dialect {name}: only its forks know {marks[name][0]}")
+    return _decide_by_weights(readings, source)
+
+
+def _readings(cfg: str | os.PathLike[str] | bytes) -> tuple[dict[str, Cfg], dict[str, CfgError]]:
+    readings: dict[str, Cfg] = {}
+    refusals: dict[str, CfgError] = {}
+    for name in AUTOMATIC:
+        try:
+            readings[name] = read_cfg(cfg, dialect=name)
+        except CfgError as refusal:
+            refusals[name] = refusal
+    if not readings:
+        raise refusals[AUTOMATIC[0]]
+    return readings, refusals
+
+
+def _marks(cfg: Cfg, dialect: Dialect) -> list[str]:
+    """What in a cfg only this dialect's forks know."""
+    others = [DIALECTS[name] for name in AUTOMATIC if name != dialect.name]
+    found = []
+    for section in cfg.sections:
+        for option in section.options:
+            place = f"on line {option.line}"
+            if (section.type, option.key) in dialect.own_keys:
+                found.append(f"{option.key}= of {section.name} {place}")
+            elif option.key == "activation" and option.value in dialect.activations:
+                if all(option.value not in other.activations for other in others):
+                    found.append(f"activation={option.value} {place}")
+    return found
+
+
+def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> _Decision:
+    default = AUTOMATIC[0]
+    if source is None:
+        why = f"dialect {default}: the default, since cfg and weights leave it open"
+        return _Decision(DIALECTS[default], readings[default], why)
+    headers = {name: _peek(source, DIALECTS[name]) for name in readings}
+    fitting = [name for name in readings if _floats(readings[name], DIALECTS[name]) * 4 + headers[name].nbytes == source.nbytes]
+    if len(fitting) == 1 and len(readings) > 1:
+        name = fitting[0]
+        return _Decision(DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes")
+    for name in readings:
+        version = headers[name]
+        if (version.major, version.minor, version.revision) in DIALECTS[name].versions:
+            return _Decision(DIALECTS[name], readings[name], f"dialect {name}: the weights are of version {version.version}")
+    why = f"dialect {default}: the default, since neither cfg nor weights of version {headers[default].version} decide"
+    return _Decision(DIALECTS[default], readings[default], why)
+
+
+def _peek(source: Source, dialect: Dialect) -> Header:
+    header = read_header(source, dialect, None)
+    source.stream.seek(0)
+    return header
+
+
+def _floats(cfg: Cfg, dialect: Dialect) -> int:
+    layers = build_layers(cfg, dialect, _profile_of(dialect)).layers
+    return sum(entry.array.size for entry in entries(layers))
+
+
+def _profile_of(dialect: Dialect) -> Profile:
+    return profile_named(dialect.profile)
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------------
+
+
+def load_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The names of classes in a text file, one a line.
+
+    Raises:
+        WeightsError: it cannot be read as text.
+    """
+    try:
+        return tuple(line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as reason:
+        raise WeightsError(f"{os.fspath(path)}: cannot be read as class names, one a line: {reason}") from reason
+
+
+def _names_beside(cfg: CfgSource) -> tuple[str, ...]:
+    """Those in a file of the cfg's stem and `.names` beside it."""
+    if not isinstance(cfg, str | os.PathLike):
+        return ()
+    path = Path(cfg).with_suffix(".names")
+    return load_names(path) if path.is_file() else ()

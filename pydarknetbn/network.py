@@ -1,0 +1,287 @@
+"""A network: its layers, run one after another."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+
+from . import _native, boxes, image
+from ._native import Array, CData, ffi, lib
+from .boxes import Detections
+from .dialect import Dialect, Profile
+from .errors import StateError, UnsupportedError
+from .layers import Layer, Shape
+from .weights import Header, counter_bytes, write_file, write_weights
+
+__all__ = ["Network", "Origin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a network comes from.
+
+    Args:
+        cfg: how messages call the cfg.
+        weights: how they call the weights, "" without any.
+        nbytes: bytes of the weights that were read.
+        why: sentences on how dialect and profile were decided.
+        warnings: sentences on what was read in one of several ways.
+    """
+
+    cfg: str
+    weights: str
+    nbytes: int
+    why: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Network:
+    """Layers of one `.cfg`, made by `load`.
+
+    Calls from several threads are put one after another; `close` (or `with`) frees the memory before the last reference goes.
+
+    Attributes:
+        layers: tuple of `Layer`.
+        names: of the classes, () where unknown.
+        header: of the weights that were read, or of those that `save` would write.
+        origin: files, decisions and warnings.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        in_shape: Shape,
+        dialect: Dialect,
+        profile: Profile,
+        header: Header,
+        origin: Origin,
+        names: tuple[str, ...] = (),
+        letter_box: bool = False,
+    ) -> None:
+        self.layers, self.names, self.header, self.origin = tuple(layers), names, header, origin
+        self._in_shape, self._dialect, self._profile = in_shape, dialect, profile
+        self._letter_box = letter_box
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<Network {self.origin.cfg}: {len(self.layers)} layers, input {self._in_shape}, {self.profile}>"
+
+    @property
+    def c(self) -> int:
+        """Channels of the input."""
+        return self._in_shape.c
+
+    @property
+    def h(self) -> int:
+        """Height of the input."""
+        return self._in_shape.h
+
+    @property
+    def w(self) -> int:
+        """Width of the input."""
+        return self._in_shape.w
+
+    @property
+    def dialect(self) -> str:
+        """Name of the dialect that the files were read in."""
+        return self._dialect.name
+
+    @property
+    def profile(self) -> str:
+        """Name of the profile that computes."""
+        return self._profile.name
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Sentences: how dialect and profile were decided."""
+        return self.origin.why
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences: what was read in one of several ways."""
+        return self.origin.warnings
+
+    @property
+    def seen(self) -> int:
+        """Images that the weights were trained with."""
+        return self.header.seen
+
+    @property
+    def heads(self) -> tuple[Layer, ...]:
+        """The layers that make detections."""
+        return tuple(layer for layer in self.layers if layer.head)
+
+    # --- running ----------------------------------------------------------------------------------------------------------------
+
+    def forward(self, x: Array, *, train: bool = False, keep: Literal["all", "heads"] = "all") -> list[Array]:
+        """Runs the layers on a batch; its size is the array's, whatever the cfg says.
+
+        Args:
+            x: (batch, c, h, w), float32, C order, values as the network was trained with (0 to 1 for pictures). A network
+                without height and width takes (batch, inputs) too.
+            train: batchnorm takes the batch's statistics and moves its rolling arrays.
+            keep: "heads" allows to drop the outputs of other layers.
+
+        Returns:
+            New arrays: the outputs of the heads, without any the last layer's.
+
+        Raises:
+            DtypeError, ShapeError: x is not as told.
+            UnsupportedError: a dropout in training.
+            StateError: after `close`.
+        """
+        if keep not in ("all", "heads"):
+            raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
+        with self._lock:
+            x = self._checked(x)
+            self._run(x, train)
+            wanted = self.heads or self.layers[-1:]
+            return [np.array(x if _is_input(layer) else layer.output) for layer in wanted]
+
+    def _checked(self, x: object) -> Array:
+        if not self.layers:
+            raise StateError(f"{self.origin.cfg}: the network is closed; load it again")
+        flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
+        return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
+
+    def _run(self, x: Array, train: bool) -> None:
+        if train and any(layer.type == "dropout" for layer in self.layers):
+            raise UnsupportedError(f"{self.origin.cfg}: [dropout] in training is not computed; use train=False")
+        state = ffi.new("network_state *")
+        state.batch, state.train, state.cache = x.shape[0], train, train
+        current = _native.floats(x)
+        outputs: list[CData] = []
+        for layer in self.layers:
+            if layer.native is not None:
+                sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
+                state.input, state.sources = current, sources
+                where = f"{self.origin.cfg}:{layer.line}: layer {layer.index} [{layer.type}]"
+                _native.check(lib.forward_layer(layer.native, state), where)
+                current = layer.native.output
+            outputs.append(current)
+
+    def detect(
+        self,
+        pictures: Any,
+        *,
+        thresh: float = 0.25,
+        nms: float = 0.45,
+        nms_kind: str | None = None,
+        resize: Literal["letterbox", "stretch"] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Detections | list[Detections]:
+        """Finds objects in a picture, as the dialect's detector does.
+
+        Args:
+            pictures: a path, PIL image or float32 (c, h, w) array in 0..1; or a list of them.
+            thresh: lower limit of objectness and of objectness times class probability.
+            nms: overlap over which the less probable of two boxes of a class goes.
+            nms_kind: see `boxes.nms`; None takes the cfg's.
+            resize: how the picture fits the input; None takes the dialect's way.
+            names: of the classes; None takes the network's.
+
+        Returns:
+            `Detections`, boxes in pixels of the picture; a list of them for a list.
+
+        Raises:
+            UnsupportedError: the network has no head.
+        """
+        if isinstance(pictures, list | tuple):
+            told = {"thresh": thresh, "nms": nms, "nms_kind": nms_kind, "resize": resize, "names": names}
+            return [cast(Detections, self.detect(picture, **told)) for picture in pictures]
+        how = resize or self.default_resize
+        picture = image.load_image(pictures) if not isinstance(pictures, np.ndarray) else pictures
+        x = image.fit(picture, self.w, self.h, how=how)[np.newaxis]
+        with self._lock:
+            self._run(self._checked(x), False)
+            found = self._decode((picture.shape[2], picture.shape[1]), thresh, how == "letterbox")
+        head = self._head_that_decides()
+        kind = nms_kind or head.nms_kind
+        found = boxes.suppress(found, kind=kind, thresh=nms, beta=head.beta_nms, rule=self._profile.layers)  # type: ignore[arg-type]
+        found = boxes.kept(found)
+        found.names = tuple(self.names if names is None else names)
+        return found
+
+    @property
+    def default_resize(self) -> Literal["letterbox", "stretch"]:
+        """How the dialect's detector fits a picture into this network's input."""
+        return "letterbox" if self._letter_box else self._dialect.resize
+
+    def _decode(self, picture_size: tuple[int, int], thresh: float, letter: bool) -> Detections:
+        return boxes.decode(
+            [(layer.index, layer.native, layer.type) for layer in self.heads],  # type: ignore[misc]
+            0,
+            picture_size=picture_size,
+            net_size=(self.w, self.h),
+            thresh=thresh,
+            letter=letter,
+            rule=self._profile.layers,
+        )
+
+    def _head_that_decides(self) -> Any:
+        return self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
+
+    # --- writing ----------------------------------------------------------------------------------------------------------------
+
+    def save(
+        self, target: str | os.PathLike[str] | BinaryIO, *, header: tuple[int, int, int, int] | None = None, upto: int | None = None
+    ) -> None:
+        """Writes the weights; after a load the identical bytes.
+
+        Args:
+            target: path, written beside it and renamed, or binary file.
+            header: (major, minor, revision, seen); None writes the one that was read.
+            upto: layers from this number on are left out.
+
+        Raises:
+            WeightsError: the file cannot be written; an old one is as it was.
+        """
+        with self._lock:
+            written = self._header_for(header)
+            if isinstance(target, str | os.PathLike):
+                write_file(target, written, self.layers, upto)
+            else:
+                write_weights(target, written, self.layers, upto)
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        stream = io.BytesIO()
+        self.save(stream)
+        return stream.getvalue()
+
+    def _header_for(self, header: tuple[int, int, int, int] | None) -> Header:
+        if header is None:
+            return self.header
+        major, minor, revision, seen = header
+        return Header(major, minor, revision, seen, counter_bytes(major, minor, self._dialect))
+
+    # --- end --------------------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""
+        with self._lock:
+            self.layers = ()
+
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _is_input(layer: Layer) -> bool:
+    """Whether a layer passes the network's input on."""
+    while layer.native is None and layer.origin is not None:
+        layer = layer.origin
+    return layer.native is None
+

@@ -1,0 +1,288 @@
+"""The bytes of a `.weights` file: a header, then the arrays of each layer in file order, float32, little-endian.
+
+header  major, minor, revision as int32, then the counter of images seen: 64 bits from version 0.2 on, 32 bits before
+arrays  convolutional  biases [scales rolling_mean rolling_variance] weights
+        connected      biases weights [scales rolling_mean rolling_variance]
+        batchnorm      three or four arrays, by dialect
+        shortcut       weights, where it has any
+
+A major or minor above 1000 means that connected weights are stored transposed.
+
+Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/parser.c.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from ._native import Array
+from .dialect import Dialect
+from .errors import WeightsError
+from .layers import Layer
+
+__all__ = [
+    "Entry",
+    "Header",
+    "Source",
+    "counter_bytes",
+    "entries",
+    "open_weights",
+    "read_arrays",
+    "read_header",
+    "write_file",
+    "write_weights",
+]
+
+_FLOAT = 4
+_VERSION = struct.Struct("<iii")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Version and counter of a file.
+
+    Args:
+        major, minor, revision: as stored.
+        seen: images that the network was trained with.
+        seen_bytes: 4 or 8, the counter's size in the file.
+    """
+
+    major: int
+    minor: int
+    revision: int
+    seen: int
+    seen_bytes: int = 8
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the header in the file."""
+        return _VERSION.size + self.seen_bytes
+
+    @property
+    def transposed(self) -> bool:
+        """Whether connected weights are stored as (inputs, outputs)."""
+        return self.major > 1000 or self.minor > 1000
+
+    @property
+    def version(self) -> str:
+        """Such as "0.2.5"."""
+        return f"{self.major}.{self.minor}.{self.revision}"
+
+    def to_bytes(self) -> bytes:
+        """The header as stored."""
+        counter = (self.seen % (1 << 8 * self.seen_bytes)).to_bytes(self.seen_bytes, "little")
+        return _VERSION.pack(self.major, self.minor, self.revision) + counter
+
+
+class Entry(NamedTuple):
+    """An array of the file: its layer, Darknet's name, and a writable view of where it belongs."""
+
+    layer: Layer
+    name: str
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An opened file: what messages call it, a stream at its start, and how many bytes it holds."""
+
+    name: str
+    stream: BinaryIO
+    nbytes: int
+
+
+def entries(layers: Iterable[Layer], upto: int | None = None) -> Iterator[Entry]:
+    """The arrays of a file in order, of the layers below number `upto`."""
+    for layer in layers:
+        if not layer.stored or (upto is not None and layer.index >= upto):
+            continue
+        for name, array in layer.params.items():
+            yield Entry(layer, name, array)
+
+
+def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
+    """Size of the counter in a header of that version: 8 or 4."""
+    below_1000 = major < 1000 and minor < 1000
+    return 8 if major * 10 + minor >= 2 and (below_1000 or not dialect.seen64_below_1000) else 4
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------------
+
+
+def open_weights(weights: str | os.PathLike[str] | bytes | BinaryIO) -> Source:
+    """Opens a path, bytes or a binary file.
+
+    Raises:
+        WeightsError: it does not exist, is a directory or cannot be read.
+        TypeError: none of these.
+    """
+    if isinstance(weights, bytes | bytearray | memoryview):
+        return Source("<bytes>", io.BytesIO(weights), len(weights))
+    if isinstance(weights, str | os.PathLike):
+        name = os.fsdecode(weights)
+        try:
+            stream = Path(name).open("rb")
+            size = os.fstat(stream.fileno()).st_size
+        except FileNotFoundError:
+            raise WeightsError(f"{name}: does not exist, expected a .weights file; check the path") from None
+        except IsADirectoryError:
+            raise WeightsError(f"{name}: is a directory, expected a .weights file; name the file in it") from None
+        except (OSError, ValueError) as reason:
+            raise WeightsError(f"{name or 'the empty path'}: cannot be read as a .weights file: {reason}") from reason
+        return Source(name, stream, size)
+    if not hasattr(weights, "read"):
+        raise TypeError(f"weights is a path, bytes or a binary file, got {type(weights).__name__}")
+    data = weights.read()
+    if not isinstance(data, bytes):
+        raise TypeError(f"weights has to be a file opened for reading bytes ('rb'), its read() gave {type(data).__name__}")
+    return Source("<file>", io.BytesIO(data), len(data))
+
+
+def read_header(source: Source, dialect: Dialect, seen_bytes: int | None = None) -> Header:
+    """Reads the header at the stream's start, as that dialect's program would, or with a counter of `seen_bytes`.
+
+    Raises:
+        WeightsError: the file is too short for one, or its start is text, such as a saved web page.
+    """
+    start = source.stream.read(_VERSION.size)
+    if not start:
+        raise WeightsError(f"{source.name}: is empty, expected a header of 16 or 20 bytes; download or copy it again", offset=0)
+    _refuse_text(source, start)
+    if len(start) < _VERSION.size:
+        raise _short_header(source, 16)
+    major, minor, revision = _VERSION.unpack(start)
+    size = seen_bytes or counter_bytes(major, minor, dialect)
+    counter = source.stream.read(size)
+    if len(counter) < size:
+        raise _short_header(source, _VERSION.size + size)
+    seen = int.from_bytes(counter, "little", signed=size == 4 and dialect.seen32_signed)
+    return Header(major, minor, revision, seen, size)
+
+
+def _refuse_text(source: Source, start: bytes) -> None:
+    # A version number this large would need four printable characters in each of its bytes.
+    if len(start) >= 8 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start):
+        kind = "an HTML page" if start.lstrip().startswith(b"<") else "text"
+        message = f"{source.name}: is {kind} ({start.decode('ascii')!r} …), not Darknet weights; download the raw file"
+        raise WeightsError(message, offset=0)
+
+
+def _short_header(source: Source, size: int) -> WeightsError:
+    message = f"{source.name}: ends inside the header after {source.nbytes} of {size} bytes; download or copy it again"
+    return WeightsError(message, offset=source.nbytes)
+
+
+def read_arrays(source: Source, header: Header, layers: Iterable[Layer], cfg_name: str, upto: int | None = None) -> int:
+    """Fills the arrays of the layers from the stream, which stands behind the header.
+
+    Sizes are compared before anything is written.
+
+    Returns:
+        How many bytes of the file were used, the header included.
+
+    Raises:
+        WeightsError: the file holds fewer or more bytes than the layers take; it names where it ends, or what is left over.
+    """
+    wanted = list(entries(layers, upto))
+    check_size(source, header, wanted, cfg_name)
+    for layer, name, array in wanted:
+        target = array
+        if header.transposed and layer.type == "connected" and name == "weights":
+            target = np.empty(array.shape[::-1], np.float32)
+        _read_into(source, target)
+        if target is not array:
+            array[...] = target.T
+    return header.nbytes + sum(entry.array.nbytes for entry in wanted)
+
+
+def _read_into(source: Source, array: Array) -> None:
+    view, done = memoryview(array).cast("B"), 0
+    while done < len(view):
+        got = source.stream.readinto(view[done:])  # type: ignore[attr-defined]
+        if not got:
+            raise WeightsError(f"{source.name}: became shorter while it was read; nothing was loaded")
+        done += got
+
+
+def check_size(source: Source, header: Header, wanted: list[Entry], cfg_name: str) -> None:
+    """Raises a WeightsError that says where the file ends, unless header and arrays fill it exactly."""
+    floats = sum(entry.array.size for entry in wanted)
+    difference = source.nbytes - header.nbytes - floats * _FLOAT
+    if not difference:
+        return
+    held, rest = divmod(source.nbytes - header.nbytes, _FLOAT)
+    odd = f" and {rest} bytes" if rest else ""
+    message = f"{source.name}: holds {held:,} floats{odd} after a {header.nbytes}-byte header of version {header.version}"
+    message += f", but {cfg_name} takes {floats:,}"
+    if difference > 0:
+        extra = f"{difference:,} bytes are left over after the last array, layer {wanted[-1].layer.index}" if wanted else ""
+        hint = "is the cfg of another model, or another number of classes or filters?"
+        raise WeightsError(f"{message}: {extra}; {hint}", offset=source.nbytes - difference)
+    raise _too_short(source, header, wanted, f"{message}, {-difference:,} bytes more")
+
+
+def _too_short(source: Source, header: Header, wanted: list[Entry], message: str) -> WeightsError:
+    offset = header.nbytes
+    for layer, name, array in wanted:
+        if offset + array.nbytes > source.nbytes:
+            break
+        offset += array.nbytes
+    held = (source.nbytes - offset) // _FLOAT
+    place = f"layer {layer.index} [{layer.type}] {name} (line {layer.line})"
+    first = offset == source.nbytes and next(iter(layer.params)) == name
+    if first:
+        message += f": it ends exactly before layer {layer.index} [{layer.type}], as a file of the layers before it does"
+        message += f"; load those with upto={layer.index}, or take the whole file"
+    else:
+        message += f": it ends in {place} after {held:,} of {array.size:,} values; it is cut off, or of another model"
+    return WeightsError(message, offset=source.nbytes, layer=layer.index, array=name)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------------------
+
+
+def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
+    """Writes header and arrays to a binary stream."""
+    stream.write(header.to_bytes())
+    for layer, name, array in entries(layers, upto):
+        transposed = header.transposed and layer.type == "connected" and name == "weights"
+        stream.write(np.ascontiguousarray(array.T if transposed else array).data)
+
+
+def write_file(path: str | os.PathLike[str], header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
+    """Writes a file beside the target, flushes it to disk and renames it: the target is the old or the new one, never half."""
+    target = Path(path)
+    if target.is_dir():
+        raise WeightsError(f"{target}: is a directory; name the file to write")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as reason:
+        raise WeightsError(f"{target}: cannot be written: {reason}") from reason
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            write_weights(stream, header, layers, upto)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(_mode_of(target))
+        Path(name).replace(target)
+    except OSError as reason:
+        raise WeightsError(f"{target}: cannot be written, and is as it was: {reason}") from reason
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _mode_of(target: Path) -> int:
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
