@@ -2,7 +2,7 @@
  *
  * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out). There is no second copy
  * of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
- * pydarknetbn/dialect.py and comes here as the rule structs.
+ * pydarknetbn/dialect/ and comes here as the rule structs.
  *
  * Conventions
  *   arrays     float32, C order, (batch, c, h, w). "spatial" is h*w.

@@ -121,7 +121,7 @@ def view(pointer: CData, shape: Sequence[int]) -> Array:
     return np.frombuffer(buffer, dtype=np.float32, count=count).reshape(tuple(shape))
 
 
-def input_array(array: object, name: str, expected: Sequence[int | None | str]) -> Array:
+def input_array(array: object, name: str, expected: Sequence[int | str | None]) -> Array:
     """The one gate for arrays that go into the core.
 
     Args:

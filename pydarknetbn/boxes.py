@@ -187,9 +187,7 @@ def decode(
 
 def _common_classes(heads: Sequence[Head]) -> int:
     if not heads:
-        raise UnsupportedError(
-            "boxes need a [yolo] or [region] layer, this network has none: use forward for its output"
-        )
+        raise UnsupportedError("boxes need a [yolo] or [region] layer, this network has none: use forward for its output")
     counts = {index: int(layer.classes) for index, layer, _ in heads}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"layer {index}: {classes}" for index, classes in counts.items())

@@ -204,18 +204,14 @@ class _Reader:
     def heading(self, name: str, line: int, position: int) -> _Draft:
         match = _SECTION_NAME.fullmatch(name)
         if not match:
-            raise self.error(
-                f"expected the name of a section alone in brackets, such as [net], got {quoted(name)}", line
-            )
+            raise self.error(f"expected the name of a section alone in brackets, such as [net], got {quoted(name)}", line)
         section = _ALIASES.get(match[1], match[1])
         if section not in self.dialect.sections:
             raise self.error(f"{_ordinal(position)} is {quoted(name)}, {self.why_unknown(match[1])}", line)
         if position == 0 and section != "net":
             raise self.error(f"the first section has to be [net] or [network], got {name}", line)
         if position > 0 and section == "net":
-            raise self.error(
-                f"{_ordinal(position)} is a second {name}, expected a layer; a cfg holds one network", line
-            )
+            raise self.error(f"{_ordinal(position)} is a second {name}, expected a layer; a cfg holds one network", line)
         return _Draft(name, section, line)
 
     def why_unknown(self, name: str) -> str:
@@ -232,9 +228,7 @@ class _Reader:
         # A key with an unprintable character, such as a web page's no-break space, would look right and never be found.
         if not (key and key.isprintable() and value):
             lack = "no =" if not equals else "no value" if not value else "no printable key"
-            raise self.error(
-                f"expected key=value in {draft.name}, got {quoted(statement)} with {lack}", line, key or None
-            )
+            raise self.error(f"expected key=value in {draft.name}, got {quoted(statement)} with {lack}", line, key or None)
         option = Option(key, _tight(value), line)
         if joined := next((item for item in value.split(",") if _BLANKS.search(item.strip(" \t"))), ""):
             reading = f"{quoted(joined.strip())} without a comma, which reads as {quoted(_tight(joined))}"

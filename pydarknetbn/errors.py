@@ -56,9 +56,7 @@ class WeightsError(DarknetError, ValueError):
         array: Darknet's name of the array concerned.
     """
 
-    def __init__(
-        self, message: str, *, offset: int | None = None, layer: int | None = None, array: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, offset: int | None = None, layer: int | None = None, array: str | None = None) -> None:
         self.offset, self.layer, self.array = offset, layer, array
         super().__init__(message)
 

@@ -84,9 +84,7 @@ def letterbox(image: Picture, w: int, h: int) -> Floats:
         new_w, new_h = source_w * h // source_h, h
     if new_w < 1 or new_h < 1:
         was = f"a picture of {source_w}x{source_h} (w x h)"
-        raise ShapeError(
-            f"letterbox to {w}x{h}: {was} would shrink to {new_w}x{new_h}, to nothing; crop it or use resize"
-        )
+        raise ShapeError(f"letterbox to {w}x{h}: {was} would shrink to {new_w}x{new_h}, to nothing; crop it or use resize")
     boxed = np.full((c, h, w), 0.5, dtype=np.float32)
     left, top = (w - new_w) // 2, (h - new_h) // 2
     boxed[:, top : top + new_h, left : left + new_w] = _resize(source, new_w, new_h)

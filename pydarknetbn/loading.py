@@ -101,9 +101,7 @@ def _raise_if_strict(built: Built, strict: bool) -> None:
         raise CfgError(built.warnings[0] + more)
 
 
-def _fill(
-    built: Built, source: Source | None, decision: _Decision, upto: int | None, seen_bytes: int | None
-) -> tuple[Header, int]:
+def _fill(built: Built, source: Source | None, decision: _Decision, upto: int | None, seen_bytes: int | None) -> tuple[Header, int]:
     if source is None:
         return Header(*decision.dialect.version, seen=0), 0
     header = read_header(source, decision.dialect, seen_bytes)
@@ -147,16 +145,15 @@ def _readings(cfg: str | os.PathLike[str] | bytes) -> tuple[dict[str, Cfg], dict
 
 def _marks(cfg: Cfg, dialect: Dialect) -> list[str]:
     """What in a cfg only this dialect's forks know."""
-    others = [DIALECTS[name] for name in AUTOMATIC if name != dialect.name]
+    elsewhere = frozenset().union(*(DIALECTS[name].activations for name in AUTOMATIC if name != dialect.name))
     found = []
     for section in cfg.sections:
         for option in section.options:
             place = f"on line {option.line}"
             if (section.type, option.key) in dialect.own_keys:
                 found.append(f"{option.key}= of {section.name} {place}")
-            elif option.key == "activation" and option.value in dialect.activations:
-                if all(option.value not in other.activations for other in others):
-                    found.append(f"activation={option.value} {place}")
+            elif option.key == "activation" and option.value in dialect.activations - elsewhere:
+                found.append(f"activation={option.value} {place}")
     return found
 
 
@@ -169,7 +166,9 @@ def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> _D
     fitting = [name for name in readings if _floats(readings[name], DIALECTS[name]) * 4 + headers[name].nbytes == source.nbytes]
     if len(fitting) == 1 and len(readings) > 1:
         name = fitting[0]
-        return _Decision(DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes")
+        return _Decision(
+            DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes"
+        )
     for name in readings:
         version = headers[name]
         if (version.major, version.minor, version.revision) in DIALECTS[name].versions:

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _native, boxes, image
 from ._native import Array, CData, ffi, lib
-from .boxes import Detections
+from .boxes import Detections, NmsKind
 from .dialect import Dialect, Profile
 from .errors import StateError, UnsupportedError
 from .layers import Layer, Shape
@@ -194,21 +194,24 @@ class Network:
         Raises:
             UnsupportedError: the network has no head.
         """
-        if isinstance(pictures, list | tuple):
-            told = {"thresh": thresh, "nms": nms, "nms_kind": nms_kind, "resize": resize, "names": names}
-            return [cast(Detections, self.detect(picture, **told)) for picture in pictures]
-        how = resize or self.default_resize
-        picture = image.load_image(pictures) if not isinstance(pictures, np.ndarray) else pictures
-        x = image.fit(picture, self.w, self.h, how=how)[np.newaxis]
+        if not self.heads:
+            raise UnsupportedError(f"{self.origin.cfg}: has no [yolo] or [region] layer to take boxes from; use forward")
+        several = isinstance(pictures, list | tuple)
+        found = [self._detect(picture, thresh, resize or self.default_resize) for picture in (pictures if several else [pictures])]
+        head = self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
+        assert head is not None
+        kind, beta = cast(NmsKind, nms_kind or head.nms_kind), head.beta_nms
+        left = [boxes.kept(boxes.suppress(each, kind=kind, thresh=nms, beta=beta, rule=self._profile.layers)) for each in found]
+        for each in left:
+            each.names = tuple(self.names if names is None else names)
+        return left if several else left[0]
+
+    def _detect(self, picture: Any, thresh: float, how: Literal["letterbox", "stretch"]) -> Detections:
+        pixels = picture if isinstance(picture, np.ndarray) else image.load_image(picture)
+        x = image.fit(pixels, self.w, self.h, how=how)[np.newaxis]
         with self._lock:
             self._run(self._checked(x), False)
-            found = self._decode((picture.shape[2], picture.shape[1]), thresh, how == "letterbox")
-        head = self._head_that_decides()
-        kind = nms_kind or head.nms_kind
-        found = boxes.suppress(found, kind=kind, thresh=nms, beta=head.beta_nms, rule=self._profile.layers)  # type: ignore[arg-type]
-        found = boxes.kept(found)
-        found.names = tuple(self.names if names is None else names)
-        return found
+            return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")
 
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
@@ -225,9 +228,6 @@ class Network:
             letter=letter,
             rule=self._profile.layers,
         )
-
-    def _head_that_decides(self) -> Any:
-        return self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
 
     # --- writing ----------------------------------------------------------------------------------------------------------------
 
@@ -273,9 +273,7 @@ class Network:
     def __enter__(self) -> Network:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 
@@ -284,4 +282,3 @@ def _is_input(layer: Layer) -> bool:
     while layer.native is None and layer.origin is not None:
         layer = layer.origin
     return layer.native is None
-

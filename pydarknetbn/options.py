@@ -82,9 +82,7 @@ class Section:
         line = self.line if key is None else self.line_of(key)
         return CfgError(message, file=self.file, line=line, key=key)
 
-    def integer(
-        self, key: str, default: int | Required, *, minimum: int | None = None, maximum: int | None = None
-    ) -> int:
+    def integer(self, key: str, default: int | Required, *, minimum: int | None = None, maximum: int | None = None) -> int:
         """A whole number. A default is not held against the limits.
 
         Raises:

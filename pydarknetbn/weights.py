@@ -205,7 +205,7 @@ def read_arrays(source: Source, header: Header, layers: Iterable[Layer], cfg_nam
 
 
 def _read_into(source: Source, array: Array) -> None:
-    view, done = memoryview(array).cast("B"), 0
+    view, done = memoryview(array.data).cast("B"), 0
     while done < len(view):
         got = source.stream.readinto(view[done:])  # type: ignore[attr-defined]
         if not got:
@@ -232,7 +232,8 @@ def check_size(source: Source, header: Header, wanted: list[Entry], cfg_name: st
 
 def _too_short(source: Source, header: Header, wanted: list[Entry], message: str) -> WeightsError:
     offset = header.nbytes
-    for layer, name, array in wanted:
+    for entry in wanted:
+        layer, name, array = entry
         if offset + array.nbytes > source.nbytes:
             break
         offset += array.nbytes

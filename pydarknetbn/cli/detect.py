@@ -16,7 +16,6 @@ from ..boxes import Detections
 from ..errors import ImageError
 from ..image import load_image
 from ..loading import load_names
-from ..network import Network
 from . import common
 
 __all__ = ["detect"]
@@ -69,7 +68,7 @@ def detect(
             _save(detections, picture, target)
         found.append({"picture": str(picture), "resize": how, "detections": detections.to_json()})
         if not json:
-            _print(out, net, picture, detections, target)
+            _print(out, picture, detections, target)
     if json:
         common.print_json(found)
 
@@ -99,14 +98,14 @@ def _save(detections: Detections, picture: Path, target: Path) -> None:
         raise ImageError(f"{target}: cannot be written as a picture: {reason}") from reason
 
 
-def _print(out: Console, net: Network, picture: Path, detections: Detections, target: Path | None) -> None:
+def _print(out: Console, picture: Path, detections: Detections, target: Path | None) -> None:
     count = len(detections)
     told = f", drawn in {target}" if target else ""
     out.print(f"{picture}: {count} object{'s' if count != 1 else ''}{told}", markup=False)
     if not count:
         return
     made = common.table("class", "probability", "x", "y", "w", "h", right=("probability", "x", "y", "w", "h"))
-    for row in detections.to_json():
+    for row in sorted(detections.to_json(), key=lambda row: -row["prob"]):
         box = [f"{row['box'][side]:.0f}" for side in "xywh"]
         made.add_row(row["name"] or f"class {row['class_id']}", f"{row['prob']:.1%}", *box)
     out.print(made)

@@ -56,7 +56,7 @@ def _layer_table(net: Network, *, narrow: bool) -> Any:
             str(layer.index),
             layer.type,
             layer.kernel,
-            str(layer.in_shape) if not layer.type == "route" else "",
+            str(layer.in_shape) if layer.type != "route" else "",
             str(layer.out_shape),
             f"{count:,}" if count else "",
             f"{layer.operations / 1e9:.3f}" if layer.operations else "",

@@ -47,9 +47,7 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
 )
 
 # Options of every section that matter to training alone, and those that matter to the file.
-_TRAINING = frozenset(
-    "burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split()
-)
+_TRAINING = frozenset("burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split())
 _FILE = ("dontload", "dontloadscales", "dontsave", "numload")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .. import _native
 from .._native import Array, CData
@@ -129,17 +129,19 @@ class Layer:
 
     def _working(self, name: str) -> Array:
         if name == "output" and self.native is None:
-            return self.origin.output if self.origin else self._missing(name)
+            if self.origin:
+                return cast(Array, self.origin.output)
+            raise self._missing(name)
         owner = self.owner(name)
         pointer = getattr(owner, name)
         if pointer == _native.ffi.NULL or self.native is None:
-            return self._missing(name)
+            raise self._missing(name)
         batch = self.native.batch if name == "output" else owner.x_batch or self.native.batch
         shape = (self.out_shape.c,) if name in _OF_CHANNELS else (batch, *self.out_shape)
         return _native.view(pointer, shape)
 
-    def _missing(self, name: str) -> Any:
-        raise StateError(f"layer {self.index} [{self.type}] has no {name} yet; it comes with the forward that makes it")
+    def _missing(self, name: str) -> StateError:
+        return StateError(f"layer {self.index} [{self.type}] has no {name} yet; it comes with the forward that makes it")
 
 
 def made(section: Section, name: str, *arguments: Any) -> CData:

@@ -20,5 +20,5 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=native,
-        shapes={name: (context.in_shape.c,) for name in context.dialect.batchnorm_arrays},
+        shapes=dict.fromkeys(context.dialect.batchnorm_arrays, (context.in_shape.c,)),
     )

@@ -27,9 +27,7 @@ def build(section: Section, context: Context) -> Layer:
     if shared is not None:
         _share(section, native, shared)
     weights = (native.n, native.c // native.groups, native.size, native.size)
-    channels: dict[str, tuple[int, ...]] = {
-        name: (native.n,) for name in (BATCHNORM_ARRAYS if options.batch_normalize else ("biases",))
-    }
+    channels: dict[str, tuple[int, ...]] = dict.fromkeys(BATCHNORM_ARRAYS if options.batch_normalize else ("biases",), (native.n,))
     return Layer(
         type=section.type,
         index=section.index,

@@ -7,9 +7,7 @@ from .base import Context, Layer
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset(
-    "probability dropblock dropblock_size_rel dropblock_size_abs type scale ratio noobj thresh".split()
-)
+WITHOUT_EFFECT = frozenset("probability dropblock dropblock_size_rel dropblock_size_abs type scale ratio noobj thresh".split())
 
 
 def build(section: Section, context: Context) -> Layer:

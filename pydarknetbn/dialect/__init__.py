@@ -1,0 +1,28 @@
+"""What the forks and frameworks do: the one table of their names and numbers.
+
+A *dialect* says what bytes and text mean and which defaults a fork's program has. A *profile* says how every float is computed;
+its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's name and no epsilon stands anywhere else.
+"""
+
+from __future__ import annotations
+
+from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
+from .profiles import PROFILES, profile_named, profiles
+from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
+
+__all__ = [
+    "ACTIVATIONS",
+    "AUTOMATIC",
+    "DIALECTS",
+    "PROFILES",
+    "ArithmeticRule",
+    "BatchNormRule",
+    "Dialect",
+    "EpsilonRule",
+    "Host",
+    "LayerRule",
+    "Profile",
+    "dialect_named",
+    "profile_named",
+    "profiles",
+]

@@ -1,0 +1,112 @@
+"""What each fork's text and bytes mean, and its program's defaults.
+
+Sources are `repository file:line` at pjreddie/darknet f6afaab, AlexeyAB/darknet 59596d7 and hank-ai/darknet f684e1d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from .rules import Dialect
+
+__all__ = ["ACTIVATIONS", "AUTOMATIC", "DIALECTS", "dialect_named"]
+
+ACTIVATIONS = frozenset("linear leaky relu relu6 logistic tanh elu selu mish swish hard_mish gelu revleaky".split())
+_FIRST_ACTIVATIONS = frozenset("logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair".split())
+_LATER_ACTIVATIONS = _FIRST_ACTIVATIONS | frozenset(
+    "swish mish hard_mish relu6 gelu revleaky normalize_channels normalize_channels_softmax "
+    "normalize_channels_softmax_maxval".split()
+)
+_COMMON_SECTIONS = frozenset(
+    "net convolutional connected local maxpool avgpool upsample route shortcut dropout softmax cost "
+    "region yolo rnn lstm crnn".split()
+)
+_OLD_SECTIONS = frozenset("batchnorm reorg activation normalization crop detection gru".split())
+_ALEXEYAB_ONLY = frozenset("local_avgpool reorg3d scale_channels sam contrastive Gaussian_yolo".split())
+
+
+def _keys(section: str, keys: str) -> frozenset[tuple[str, str]]:
+    return frozenset((section, key) for key in keys.split())
+
+
+_FIRST_KEYS = (
+    _keys("shortcut", "alpha beta")
+    | _keys("reorg", "flatten extra")
+    | _keys("crnn", "hidden_filters output_filters")
+    | frozenset((section, key) for section in ("convolutional", "connected") for key in ("numload", "dontsave"))
+)
+_LATER_KEYS = (
+    _keys("convolutional", "stride_x stride_y dilation antialiasing share_index cbn assisted_excitation coordconv")
+    | _keys("convolutional", "sway rotate stretch stretch_sway grad_centr reverse stream wait_stream bin_output")
+    | _keys("maxpool", "stride_x stride_y maxpool_depth out_channels antialiasing maxpool_zero_nonmax")
+    | _keys("route", "groups group_id stream wait_stream")
+    | _keys("shortcut", "weights_type weights_normalization")
+    | _keys("yolo", "scale_x_y new_coords nms_kind beta_nms iou_loss iou_normalizer cls_normalizer iou_thresh max_delta")
+    | _keys("dropout", "dropblock dropblock_size_rel dropblock_size_abs")
+    | _keys("net", "letter_box mosaic cutmix mixup optimized_memory ema_alpha")
+)
+
+_PJREDDIE = Dialect(
+    name="pjreddie",
+    sections=_COMMON_SECTIONS | _OLD_SECTIONS | {"deconvolutional", "logistic", "l2norm", "iseg"},
+    activations=_FIRST_ACTIVATIONS,
+    own_keys=_FIRST_KEYS,
+    batchnorm_arrays=("scales", "rolling_mean", "rolling_variance"),
+    version=(0, 2, 0),
+    seen64_below_1000=True,
+    seen32_signed=True,
+    versions=((0, 1, 0), (0, 2, 0)),
+    initial_weights="normal",
+    resize="letterbox",
+    duplicate_key="first",
+    carriage_return="kept",
+    dropout_probability=0.5,
+    yolo_max_boxes=90,
+    profile="pjreddie-cpu",
+)
+
+_ALEXEYAB = replace(
+    _PJREDDIE,
+    name="alexeyab",
+    sections=_COMMON_SECTIONS | _OLD_SECTIONS | _ALEXEYAB_ONLY | {"implicit", "empty", "conv_lstm", "history"},
+    activations=_LATER_ACTIVATIONS,
+    own_keys=_LATER_KEYS,
+    batchnorm_arrays=("biases", "scales", "rolling_mean", "rolling_variance"),
+    version=(0, 2, 5),
+    seen64_below_1000=False,
+    seen32_signed=False,
+    versions=((0, 2, 5),),
+    initial_weights="uniform",
+    resize="stretch",
+    carriage_return="removed",
+    dropout_probability=0.2,
+    yolo_max_boxes=200,
+    profile="alexeyab-cpu",
+)
+
+_HANK_AI = replace(
+    _ALEXEYAB,
+    name="hank-ai",
+    sections=(_COMMON_SECTIONS - {"local"}) | _ALEXEYAB_ONLY,
+    duplicate_key="error",
+    profile="hank-ai-cpu",
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({d.name: d for d in (_PJREDDIE, _ALEXEYAB, _HANK_AI)})
+
+AUTOMATIC = ("alexeyab", "pjreddie")
+"""Dialects that are told apart by a file's content, the default first; hank-ai's files are AlexeyAB's."""
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of that name.
+
+    Raises:
+        ValueError: naming the dialects that there are.
+    """
+    try:
+        return DIALECTS[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"expected a dialect ({', '.join(DIALECTS)} or auto), got {name!r}") from None

@@ -1,0 +1,198 @@
+"""How each fork and framework computes: every epsilon, factor and type, with its source. A new one is one more record.
+
+Sources are `repository file:line` at pjreddie/darknet f6afaab, AlexeyAB/darknet 59596d7 and hank-ai/darknet f684e1d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+
+__all__ = ["PROFILES", "profile_named", "profiles"]
+
+_INSIDE = EpsilonRule(1e-5, "inside")
+
+_PJREDDIE_BN = BatchNormRule(
+    forward=EpsilonRule(1e-6, "outside"),
+    direct_term=_INSIDE,
+    statistic_terms=_INSIDE,
+    fold=EpsilonRule(1e-5, "inside", "double"),
+    fold_factor="float",
+    normalize_variance="n-1",
+    keep_variance="n-1",
+    rolling_keep=0.99,
+    rolling_add=0.01,
+    summation="serial",
+    intermediate="double",
+    bias_gradient=True,
+    eval_statistics="rolling",
+    trains_standalone=False,
+)
+
+_ALEXEYAB_BN = replace(
+    _PJREDDIE_BN,
+    forward=_INSIDE,
+    direct_term=EpsilonRule(1e-5, "outside"),
+    fold_factor="double",
+    rolling_keep=0.9,
+    rolling_add=0.1,
+    bias_gradient=False,
+    eval_statistics="batch",
+    trains_standalone=True,
+)
+
+_ALEXEYAB_CONNECTED_BN = replace(
+    _ALEXEYAB_BN, fold=EpsilonRule(1e-6, "inside"), rolling_keep=0.95, rolling_add=0.05, bias_gradient=True
+)
+
+_TEXTBOOK_BN = replace(
+    _PJREDDIE_BN,
+    forward=_INSIDE,
+    fold=_INSIDE,
+    fold_factor="double",
+    normalize_variance="n",
+    keep_variance="n",
+    eval_statistics="constant",
+    trains_standalone=True,
+)
+
+_PJREDDIE_LAYERS = LayerRule(
+    arithmetic=ArithmeticRule(
+        transcendental="double", leaky="double", leaky_host="double", gelu="float", softmax="double", box="double"
+    ),
+    direct_1x1="any stride",
+    iou="plain",
+    unbox="divide ratio",
+    scan="cells outer",
+    region="planar",
+)
+
+_ALEXEYAB_LAYERS = LayerRule(
+    arithmetic=ArithmeticRule(
+        transcendental="float", leaky="float", leaky_host="double", gelu="float", softmax="double", box="double"
+    ),
+    direct_1x1="stride x 1",
+    iou="zero guard",
+    unbox="multiply inverse",
+    scan="cells outer",
+    region="flattened",
+)
+
+_HANK_AI_LAYERS = replace(
+    _ALEXEYAB_LAYERS,
+    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu="double", softmax="float", box="float"),
+    scan="anchors outer",
+)
+
+
+def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
+    return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
+
+
+_ALEXEYAB_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
+    {"batchnorm": _ALEXEYAB_BN, "convolutional": _ALEXEYAB_BN, "connected": _ALEXEYAB_CONNECTED_BN}
+)
+
+_PROFILES = (
+    Profile(
+        name="pjreddie-cpu",
+        evidence="recorded",
+        batchnorm=MappingProxyType(
+            {
+                "batchnorm": _PJREDDIE_BN,
+                "convolutional": _PJREDDIE_BN,
+                "connected": replace(_PJREDDIE_BN, fold=EpsilonRule(1e-6, "inside", "double")),
+            }
+        ),
+        layers=_PJREDDIE_LAYERS,
+        sources=MappingProxyType(
+            {
+                "forward": "src/blas.c:154",
+                "direct_term": "src/batchnorm_layer.c:124",
+                "statistic_terms": "src/batchnorm_layer.c:99,114",
+                "fold": "src/convolutional_layer.c:334, src/connected_layer.c:203",
+                "rolling_keep": "src/batchnorm_layer.c:143-146",
+                "normalize_variance": "src/blas.c:110",
+                "bias_gradient": "src/batchnorm_layer.c:163",
+                "eval_statistics": "src/batchnorm_layer.c:159",
+                "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
+                "direct_1x1": "src/convolutional_layer.c:468",
+                "leaky": "src/activations.h:42",
+                "iou": "src/box.c box_iou",
+                "unbox": "src/yolo_layer.c correct_yolo_boxes",
+            }
+        ),
+    ),
+    Profile(
+        name="alexeyab-cpu",
+        evidence="recorded",
+        batchnorm=_ALEXEYAB_RULES,
+        layers=_ALEXEYAB_LAYERS,
+        sources=MappingProxyType(
+            {
+                "forward": "src/blas.c:292",
+                "direct_term": "src/batchnorm_layer.c:143",
+                "statistic_terms": "src/batchnorm_layer.c:118,133",
+                "fold": "src/network.c:1312, src/connected_layer.c:251",
+                "rolling_keep": "src/batchnorm_layer.c:196-199, src/connected_layer.c:191-194",
+                "normalize_variance": "src/blas.c:269",
+                "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
+                "trains_standalone": "src/batchnorm_layer.c:223",
+                "direct_1x1": "src/convolutional_layer.c:1365",
+                "leaky": "src/activations.h:69",
+                "leaky_host": "src/gemm.c:2341",
+                "iou": "src/box.c box_iou",
+                "unbox": "src/yolo_layer.c correct_yolo_boxes",
+                "region": "src/region_layer.c forward_region_layer",
+            }
+        ),
+    ),
+    Profile(
+        name="hank-ai-cpu",
+        evidence="recorded",
+        batchnorm=MappingProxyType({host: replace(rule, intermediate="float") for host, rule in _ALEXEYAB_RULES.items()}),
+        layers=_HANK_AI_LAYERS,
+        sources=MappingProxyType(
+            {
+                "forward": "src-lib/blas.cpp:442",
+                "direct_term": "src-lib/batchnorm_layer.cpp:62",
+                "statistic_terms": "src-lib/batchnorm_layer.cpp:34,50",
+                "fold": "src-lib/darknet_network.cpp:1686, src-lib/connected_layer.cpp:263",
+                "rolling_keep": "src-lib/batchnorm_layer.cpp:119-122, src-lib/connected_layer.cpp:199",
+                "gelu": "src-lib/activations.hpp:135",
+                "softmax": "src-lib/blas.cpp:641",
+                "box": "src-lib/yolo_layer.cpp:38",
+                "scan": "src-lib/yolo_layer.cpp:1249",
+            }
+        ),
+    ),
+    Profile(
+        name="textbook",
+        evidence="own",
+        batchnorm=_one_rule(_TEXTBOOK_BN),
+        layers=_ALEXEYAB_LAYERS,
+        sources=MappingProxyType({}),
+    ),
+)
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _PROFILES})
+
+
+def profiles() -> tuple[Profile, ...]:
+    """All profiles, in the order of the table."""
+    return tuple(PROFILES.values())
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        ValueError: naming the profiles that there are.
+    """
+    try:
+        return PROFILES[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"expected a profile ({', '.join(PROFILES)}), got {name!r}") from None

@@ -1,0 +1,137 @@
+"""What a profile and a dialect are made of; their values stand in `profiles.py` and `dialects.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "ArithmeticRule",
+    "BatchNormRule",
+    "Dialect",
+    "EpsilonRule",
+    "Evidence",
+    "Host",
+    "LayerRule",
+    "Profile",
+]
+
+Precision = Literal["float", "double"]
+Denominator = Literal["n-1", "n"]
+Host = Literal["batchnorm", "convolutional", "connected"]
+Evidence = Literal["recorded", "run", "source", "own"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpsilonRule:
+    """An epsilon, the side of the root it stands on, and the type of its literal.
+
+    A float literal inside the root is added to the variance in float; beside the root it is widened first.
+    """
+
+    value: float
+    side: Literal["inside", "outside"]
+    literal: Precision = "float"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchNormRule:
+    """How one batch normalization computes; the fields of `batchnorm_rule` in the C header, which explains them."""
+
+    forward: EpsilonRule
+    direct_term: EpsilonRule
+    statistic_terms: EpsilonRule
+    fold: EpsilonRule
+    fold_factor: Precision
+    normalize_variance: Denominator
+    keep_variance: Denominator
+    rolling_keep: float
+    rolling_add: float
+    summation: Literal["serial"]
+    intermediate: Precision
+    bias_gradient: bool
+    eval_statistics: Literal["batch", "rolling", "constant"]
+    trains_standalone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArithmeticRule:
+    """The type in which steps with a choice of type are computed; the fields of `arithmetic_rule` in the C header."""
+
+    transcendental: Precision
+    leaky: Precision
+    leaky_host: Precision
+    gelu: Precision
+    softmax: Precision
+    box: Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRule:
+    """What differs between forks in the layers around batchnorm; the fields of `layer_rule` in the C header."""
+
+    arithmetic: ArithmeticRule
+    direct_1x1: Literal["any stride", "stride x 1"]
+    iou: Literal["plain", "zero guard"]
+    unbox: Literal["divide ratio", "multiply inverse"]
+    scan: Literal["cells outer", "anchors outer"]
+    region: Literal["planar", "flattened"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How every float is computed.
+
+    `evidence` is *recorded* (bit-equal to recorded outputs of the real program), *run* (compared with it live), *source* (read,
+    never run) or *own* (this package's definition). Only of recorded ones is "bit-equal" said.
+    """
+
+    name: str
+    evidence: Evidence
+    batchnorm: Mapping[Host, BatchNormRule]
+    layers: LayerRule
+    sources: Mapping[str, str]
+
+    def rule(self, host: Host) -> BatchNormRule:
+        """The rule of a batchnorm that stands alone or follows a convolutional or connected layer."""
+        return self.batchnorm[host]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What a fork's bytes and text mean, and its program's defaults.
+
+    Args:
+        sections: canonical names of the sections that the fork's parser knows.
+        activations: names of the activations that it knows.
+        own_keys: (section, key) that the other families of forks do not know.
+        batchnorm_arrays: arrays of a [batchnorm] of its own, in file order.
+        version: major, minor, revision that it writes.
+        seen64_below_1000: it reads a 64-bit counter only where major and minor are below 1000.
+        seen32_signed: it reads a 32-bit counter as a signed number.
+        versions: (major, minor, revision) that files of this fork's program bear.
+        initial_weights: distribution of a convolution's weights before training.
+        resize: how its detector fits a picture into the network.
+        duplicate_key: which of two equal keys of a section counts, or *error*.
+        carriage_return: whether its parser removes a carriage return at the end of a line.
+        dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        profile: the profile that computes by default.
+    """
+
+    name: str
+    sections: frozenset[str]
+    activations: frozenset[str]
+    own_keys: frozenset[tuple[str, str]]
+    batchnorm_arrays: tuple[str, ...]
+    version: tuple[int, int, int]
+    seen64_below_1000: bool
+    seen32_signed: bool
+    versions: tuple[tuple[int, int, int], ...]
+    initial_weights: Literal["normal", "uniform"]
+    resize: Literal["letterbox", "stretch"]
+    duplicate_key: Literal["first", "error"]
+    carriage_return: Literal["kept", "removed"]
+    dropout_probability: float
+    yolo_max_boxes: int
+    profile: str
