@@ -10,13 +10,14 @@ enum { ALIGNMENT = 64 };
 
 typedef struct {
     atomic_size_t users;
+    size_t size;
     void *block;
 } header;
 
 _Static_assert(sizeof(header) <= ALIGNMENT, "the header lies in the cache line before the array");
 
-static header *header_of(float *array) {
-    return (header *)((char *)array - ALIGNMENT);
+static header *header_of(const float *array) {
+    return (header *)((char *)(uintptr_t)array - ALIGNMENT);
 }
 
 float *make_array(size_t n) {
@@ -34,6 +35,7 @@ float *make_array(size_t n) {
     float *array = (float *)(void *)(aligned + ALIGNMENT);
     header *head = header_of(array);
     atomic_init(&head->users, 1);
+    head->size = n;
     head->block = block;
     return array;
 }
@@ -49,13 +51,16 @@ void array_release(float *array) {
     if (atomic_fetch_sub(&head->users, 1) == 1) free(head->block);
 }
 
-status ensure_array(float **array, size_t *capacity, size_t n) {
-    if (*array && *capacity >= n) return STATUS_OK;
+size_t array_size(const float *array) {
+    return array ? header_of(array)->size : 0;
+}
+
+status ensure_array(float **array, size_t n) {
+    if (*array && array_size(*array) >= n) return STATUS_OK;
     float *made = make_array(n);
     if (!made) return STATUS_OUT_OF_MEMORY;
     array_release(*array);
     *array = made;
-    *capacity = n;
     return STATUS_OK;
 }
 

@@ -46,7 +46,8 @@ typedef struct {
     epsilon_rule direct_term;       /* backward: delta / root */
     epsilon_rule statistic_terms;   /* backward: mean_delta, variance_delta */
     epsilon_rule fold;              /* folding into the layer before */
-    precision fold_factor;          /* scale / root, before it multiplies a weight */
+    precision fold_root;            /* the root of a fold */
+    precision fold_factor;          /* scale / root, before it multiplies a weight; float: the bias's product too */
     denominator normalize_variance; /* the variance that normalises a training batch */
     denominator keep_variance;      /* the variance that the rolling array takes up */
     double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
@@ -105,6 +106,8 @@ typedef enum {
 
 typedef enum { NORMALIZATION_NONE, NORMALIZATION_RELU, NORMALIZATION_SOFTMAX } normalization; /* of a shortcut's weights */
 
+typedef enum { CACHED_NOTHING, CACHED_INFERENCE, CACHED_TRAINING } cached; /* x, or x, x_norm, mean and variance */
+
 typedef struct {
     size_t c, h, w;
 } shape;
@@ -144,14 +147,13 @@ struct layer {
     float scale_x_y;
     int new_coords, softmax, background, reverse, flatten, true_order;
 
-    /* working arrays: made by the first forward, (batch, outputs) or (c); the counts say what a backward finds */
+    /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
     float *mean, *variance, *mean_delta, *variance_delta, *scale_updates, *bias_updates;
-    size_t output_capacity, delta_capacity, cache_capacity;
-    size_t x_batch;        /* images that x holds, 0 none */
-    size_t x_norm_batch;   /* images that x_norm holds, and mean and variance are of, 0 none */
-    int freeze_statistics; /* rolling arrays stay in a training forward */
-    int freeze_parameters; /* update changes nothing */
+    size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
+    cached cached;                             /* what the last forward left for a backward */
+    int freeze_statistics;                     /* rolling arrays stay in a training forward */
+    int freeze_parameters;                     /* update changes nothing */
 
     status (*forward)(layer *l, const network_state *state);
 };
@@ -160,6 +162,7 @@ const char *status_message(void);
 
 float *array_retain(float *array);
 void array_release(float *array);
+size_t array_size(const float *array); /* how many floats it holds */
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);
@@ -168,6 +171,8 @@ void share_parameters(layer *l, const layer *other);
 
 /* A batchnorm over (c, h, w). Parameters start as in every fork: scales 1, all else 0. */
 status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batchnorm_rule *rule);
+/* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
+status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
 status forward_batchnorm_layer(layer *l, const network_state *state);
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
@@ -256,6 +261,8 @@ void convolve(const convolution_shape *s, size_t images, size_t groups, const fl
               float *scratch);
 void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
                     float *output);
+
+enum { MAX_THREADS = 256 };
 
 size_t get_num_threads(void);
 void set_num_threads(size_t n);

@@ -16,8 +16,8 @@ status fail(status code, const char *format, ...);
 
 /* n floats of value 0, aligned to a cache line, with one reference; NULL with a message where n is too large or memory is out. */
 float *make_array(size_t n);
-/* *array becomes an array of n zeros, unless *capacity says that it holds n floats already. */
-status ensure_array(float **array, size_t *capacity, size_t n);
+/* *array becomes an array of n zeros, unless it holds n floats already. */
+status ensure_array(float **array, size_t n);
 /* false where the product of the factors does not fit into a size_t. */
 int product(size_t *result, const size_t *factors, size_t n_factors);
 

@@ -13,7 +13,7 @@
 #endif
 #include <unistd.h>
 
-enum { MAX_THREADS = 256, SMALL_JOB = 1 << 15 };
+enum { SMALL_JOB = 1 << 15 };
 
 typedef struct {
     parallel_body body;

@@ -22,6 +22,7 @@ from .errors import (
     UnsupportedError,
     WeightsError,
 )
+from .folding import FoldReport, fold
 from .image import letterbox, resize
 from .layers import Layer
 from .loading import load
@@ -36,6 +37,7 @@ __all__ = [
     "Detections",
     "DeviceError",
     "DtypeError",
+    "FoldReport",
     "ImageError",
     "Layer",
     "MissingExtraError",
@@ -47,6 +49,7 @@ __all__ = [
     "SyncError",
     "UnsupportedError",
     "WeightsError",
+    "fold",
     "letterbox",
     "load",
     "nms",

@@ -115,8 +115,10 @@ def floats(array: Array) -> CData:
 
 def view(pointer: CData, shape: Sequence[int]) -> Array:
     """An array over memory of the core. It keeps that memory, not its layer, alive."""
+    count, held = math.prod(shape), lib.array_size(pointer)
+    if count > held:
+        raise StateError(f"an array of {held} floats cannot be viewed as {tuple(shape)}")
     kept = ffi.gc(lib.array_retain(pointer), lib.array_release)
-    count = math.prod(shape)
     buffer = ffi.buffer(kept, count * ffi.sizeof("float"))
     return np.frombuffer(buffer, dtype=np.float32, count=count).reshape(tuple(shape))
 
@@ -162,12 +164,12 @@ def output_array(out: object, shape: Sequence[int]) -> Array:
 
 
 def set_num_threads(n: int) -> None:
-    """How many threads later calls use, 1 or more. The default is the processors that the process may use.
+    """How many threads later calls use, 1 to 256. The default is the processors that the process may use.
 
     The number never changes a bit of a result.
     """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"expected a number of threads of 1 or more, got {n!r}")
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= lib.MAX_THREADS:
+        raise ValueError(f"expected a number of threads from 1 to {lib.MAX_THREADS}, got {n!r}")
     lib.set_num_threads(n)
 
 

@@ -102,13 +102,14 @@ class BatchNorm:
         """
         x = self._checked(x, "x")
         result = _native.output_array(out, x.shape)
-        self._resize(x.shape)
         state = _native.ffi.new("network_state *")
         pointer = _native.floats(x)
         state.input, state.batch, state.train = pointer, x.shape[0], train
         state.cache = train if cache is None else cache
         state.allow_degenerate = self._allow_degenerate
         where = f"{self!r} on an x of shape {x.shape}"
+        _native.check(lib.check_batchnorm_layer(self._layer, x.size // self._channels, state), where)
+        self._resize(x.shape)
         _native.check(lib.forward_batchnorm_layer(self._layer, state), where)
         result[...] = _native.view(self._layer.output, x.shape)
         return result
@@ -185,11 +186,12 @@ class BatchNorm:
         if name in _PARAMETERS or name in _WORKING_CHANNELS:
             shape: tuple[int, ...] = (self._channels,)
         elif name in _WORKING:
-            shape = self._shape or ()
+            batch = getattr(self._layer, "batch" if name == "output" else f"{name}_batch")
+            shape = (batch, *(self._shape or ())[1:])
         else:
             raise AttributeError(f"BatchNorm has no {name}")
         pointer = getattr(self._layer, name)
-        if pointer == _native.ffi.NULL:
+        if pointer == _native.ffi.NULL or shape[0] == 0:
             raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
         return _native.view(pointer, shape)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from .cfg import Cfg
-from .dialect import Dialect, Profile
+from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile
 from .layers import Context, Layer, Shape, build
-from .options import unknown_key_warning
+from .options import Section, unknown_key_warning
 
-__all__ = ["Built", "build_layers", "initialize"]
+__all__ = ["Built", "Origin", "build_layers", "initialize"]
 
 # Options of [net] that training and the forks' programs read. None changes what an inference computes.
 _NET_WITHOUT_EFFECT = frozenset(
@@ -25,6 +26,25 @@ _NET_WITHOUT_EFFECT = frozenset(
     "show_receptive_field step steps subdivisions time_steps track try_fix_nan unsupervised use_cuda_graph weights_reject_freq "
     "workspace_size_limit_MB".split()
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a network comes from.
+
+    Args:
+        cfg: what was read of the cfg.
+        weights: how they call the weights, "" without any.
+        nbytes: bytes of the weights that were read.
+        why: sentences on how dialect and profile were decided.
+        warnings: sentences on what was read in one of several ways.
+    """
+
+    cfg: Cfg
+    weights: str
+    nbytes: int
+    why: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class Built(NamedTuple):
@@ -53,10 +73,21 @@ def build_layers(cfg: Cfg, dialect: Dialect, profile: Profile) -> Built:
         raise cfg.net.error(f"{cfg.net.name} is followed by no layer; a network needs one, such as [convolutional]")
     layers: list[Layer] = []
     shape = in_shape
-    for section in cfg.layers:
+    for section in (_known_to(dialect, section, warnings) for section in cfg.layers):
         layers.append(build(section, Context(shape, layers, dialect, profile, warnings)))
         shape = layers[-1].out_shape
     return Built(tuple(layers), in_shape, letter_box, tuple(warnings))
+
+
+def _known_to(dialect: Dialect, section: Section, warnings: list[str]) -> Section:
+    """The section without options that only other forks' programs read: in this one's they have no effect."""
+    others = {name for name in AUTOMATIC if not DIALECTS[name].own_keys & dialect.own_keys}
+    foreign = frozenset().union(*(DIALECTS[name].own_keys for name in others))
+    ignored = [option for option in section.options if (section.type, option.key) in foreign]
+    for option in ignored:
+        message = f"{section.name} has no option {option.key} in dialect {dialect.name}, which ignores it"
+        warnings.append(str(section.error(message, option.key)))
+    return replace(section, options=tuple(option for option in section.options if option not in ignored))
 
 
 def _input_shape(cfg: Cfg) -> Shape:

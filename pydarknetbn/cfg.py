@@ -50,11 +50,13 @@ class Cfg:
         name: how messages call it: the path, `<bytes>` or `<file>`.
         sections: in the order of the text; the first is the network's own.
         warnings: sentences on what can be read in more than one way.
+        text: what was read, with its own line ends.
     """
 
     name: str
     sections: tuple[Section, ...]
     warnings: tuple[str, ...]
+    text: str = field(default="", repr=False, compare=False)
 
     @property
     def net(self) -> Section:
@@ -92,8 +94,9 @@ def read_cfg(cfg: str | os.PathLike[str] | bytes | BinaryIO, *, dialect: str = "
     """
     name, data = _load(cfg)
     reader = _Reader(name, dialect_named(dialect), strict)
-    sections = reader.sections(_text_of(data, name))
-    return Cfg(name, sections, tuple(reader.warnings))
+    text = _text_of(data, name)
+    sections = reader.sections(text)
+    return Cfg(name, sections, tuple(reader.warnings), text)
 
 
 # --- from a source to text --------------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from .building import Built, build_layers, initialize
+from .building import Built, Origin, build_layers, initialize
 from .cfg import Cfg, read_cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profile_named
 from .errors import CfgError, DeviceError, WeightsError
-from .network import Network, Origin
+from .network import Network
 from .weights import Header, Source, entries, open_weights, read_arrays, read_header
 
 __all__ = ["load", "load_names"]
@@ -82,7 +82,7 @@ def load(
         dialect=decision.dialect,
         profile=chosen,
         header=header,
-        origin=Origin(decision.cfg.name, source.name if source else "", used, why, built.warnings),
+        origin=Origin(decision.cfg, source.name if source else "", used, why, built.warnings),
         names=_names_beside(cfg),
         letter_box=built.letter_box,
     )
@@ -171,7 +171,7 @@ def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> _D
         )
     for name in readings:
         version = headers[name]
-        if (version.major, version.minor, version.revision) in DIALECTS[name].versions:
+        if {(version.major, version.minor, revision) for revision in (version.revision, None)} & set(DIALECTS[name].versions):
             return _Decision(DIALECTS[name], readings[name], f"dialect {name}: the weights are of version {version.version}")
     why = f"dialect {default}: the default, since neither cfg nor weights of version {headers[default].version} decide"
     return _Decision(DIALECTS[default], readings[default], why)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, cast
 
@@ -15,31 +15,13 @@ import numpy as np
 from . import _native, boxes, image
 from ._native import Array, CData, ffi, lib
 from .boxes import Detections, NmsKind
+from .building import Origin
 from .dialect import Dialect, Profile
 from .errors import StateError, UnsupportedError
 from .layers import Layer, Shape
 from .weights import Header, counter_bytes, write_file, write_weights
 
-__all__ = ["Network", "Origin"]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a network comes from.
-
-    Args:
-        cfg: how messages call the cfg.
-        weights: how they call the weights, "" without any.
-        nbytes: bytes of the weights that were read.
-        why: sentences on how dialect and profile were decided.
-        warnings: sentences on what was read in one of several ways.
-    """
-
-    cfg: str
-    weights: str
-    nbytes: int
-    why: tuple[str, ...]
-    warnings: tuple[str, ...]
+__all__ = ["Network"]
 
 
 class Network:
@@ -52,6 +34,7 @@ class Network:
         names: of the classes, () where unknown.
         header: of the weights that were read, or of those that `save` would write.
         origin: files, decisions and warnings.
+        folded: batchnorms were folded into the layers before them, see `fold`.
     """
 
     def __init__(
@@ -65,14 +48,15 @@ class Network:
         origin: Origin,
         names: tuple[str, ...] = (),
         letter_box: bool = False,
+        folded: bool = False,
     ) -> None:
         self.layers, self.names, self.header, self.origin = tuple(layers), names, header, origin
         self._in_shape, self._dialect, self._profile = in_shape, dialect, profile
-        self._letter_box = letter_box
+        self._letter_box, self.folded = letter_box, folded
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"<Network {self.origin.cfg}: {len(self.layers)} layers, input {self._in_shape}, {self.profile}>"
+        return f"<Network {self.origin.cfg.name}: {len(self.layers)} layers, input {self._in_shape}, {self.profile}>"
 
     @property
     def c(self) -> int:
@@ -119,6 +103,14 @@ class Network:
         """The layers that make detections."""
         return tuple(layer for layer in self.layers if layer.head)
 
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """One thread at a time, as long as the network is not closed."""
+        with self._lock:
+            if not self.layers:
+                raise StateError(f"{self.origin.cfg.name}: the network is closed; load it again")
+            yield
+
     # --- running ----------------------------------------------------------------------------------------------------------------
 
     def forward(self, x: Array, *, train: bool = False, keep: Literal["all", "heads"] = "all") -> list[Array]:
@@ -140,21 +132,23 @@ class Network:
         """
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
-        with self._lock:
+        with self._open():
             x = self._checked(x)
             self._run(x, train)
             wanted = self.heads or self.layers[-1:]
-            return [np.array(x if _is_input(layer) else layer.output) for layer in wanted]
+            return [np.array(x if layer.passes_input else layer.output) for layer in wanted]
 
     def _checked(self, x: object) -> Array:
-        if not self.layers:
-            raise StateError(f"{self.origin.cfg}: the network is closed; load it again")
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
     def _run(self, x: Array, train: bool) -> None:
+        if train and self.folded:
+            raise StateError(
+                f"{self.origin.cfg.name}: is folded and has no batchnorm to train; train the network it was folded from"
+            )
         if train and any(layer.type == "dropout" for layer in self.layers):
-            raise UnsupportedError(f"{self.origin.cfg}: [dropout] in training is not computed; use train=False")
+            raise UnsupportedError(f"{self.origin.cfg.name}: [dropout] in training is not computed; use train=False")
         state = ffi.new("network_state *")
         state.batch, state.train, state.cache = x.shape[0], train, train
         current = _native.floats(x)
@@ -163,7 +157,7 @@ class Network:
             if layer.native is not None:
                 sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
                 state.input, state.sources = current, sources
-                where = f"{self.origin.cfg}:{layer.line}: layer {layer.index} [{layer.type}]"
+                where = f"{self.origin.cfg.name}:{layer.line}: layer {layer.index} [{layer.type}]"
                 _native.check(lib.forward_layer(layer.native, state), where)
                 current = layer.native.output
             outputs.append(current)
@@ -194,11 +188,13 @@ class Network:
         Raises:
             UnsupportedError: the network has no head.
         """
-        if not self.heads:
-            raise UnsupportedError(f"{self.origin.cfg}: has no [yolo] or [region] layer to take boxes from; use forward")
+        _refuse_outside_0_to_1(thresh=thresh, nms=nms)
+        if self.layers and not self.heads:
+            raise UnsupportedError(f"{self.origin.cfg.name}: has no [yolo] or [region] layer to take boxes from; use forward")
         several = isinstance(pictures, list | tuple)
+        with self._open():
+            head = self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
         found = [self._detect(picture, thresh, resize or self.default_resize) for picture in (pictures if several else [pictures])]
-        head = self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
         assert head is not None
         kind, beta = cast(NmsKind, nms_kind or head.nms_kind), head.beta_nms
         left = [boxes.kept(boxes.suppress(each, kind=kind, thresh=nms, beta=beta, rule=self._profile.layers)) for each in found]
@@ -209,7 +205,7 @@ class Network:
     def _detect(self, picture: Any, thresh: float, how: Literal["letterbox", "stretch"]) -> Detections:
         pixels = picture if isinstance(picture, np.ndarray) else image.load_image(picture)
         x = image.fit(pixels, self.w, self.h, how=how)[np.newaxis]
-        with self._lock:
+        with self._open():
             self._run(self._checked(x), False)
             return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")
 
@@ -244,7 +240,7 @@ class Network:
         Raises:
             WeightsError: the file cannot be written; an old one is as it was.
         """
-        with self._lock:
+        with self._open():
             written = self._header_for(header)
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
@@ -277,8 +273,7 @@ class Network:
         self.close()
 
 
-def _is_input(layer: Layer) -> bool:
-    """Whether a layer passes the network's input on."""
-    while layer.native is None and layer.origin is not None:
-        layer = layer.origin
-    return layer.native is None
+def _refuse_outside_0_to_1(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:  # a NaN is not either
+            raise ValueError(f"expected {name} from 0 to 1, got {value}")

@@ -13,10 +13,10 @@ Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/pa
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 from ._native import Array
 from .dialect import Dialect
 from .errors import WeightsError
+from .files import write_atomically
 from .layers import Layer
 
 __all__ = [
@@ -169,11 +170,15 @@ def read_header(source: Source, dialect: Dialect, seen_bytes: int | None = None)
 
 
 def _refuse_text(source: Source, start: bytes) -> None:
-    # A version number this large would need four printable characters in each of its bytes.
-    if len(start) >= 8 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start):
-        kind = "an HTML page" if start.lstrip().startswith(b"<") else "text"
-        message = f"{source.name}: is {kind} ({start.decode('ascii')!r} …), not Darknet weights; download the raw file"
-        raise WeightsError(message, offset=0)
+    # The small numbers of a version leave zero bytes, which no text has.
+    printable = all(byte >= 32 or byte in b"\t\n\r" for byte in start)
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+    except UnicodeDecodeError:
+        return
+    if printable and len(start) >= 8:
+        kind = "an HTML page" if text.lstrip().startswith("<") else "text"
+        raise WeightsError(f"{source.name}: is {kind} ({text!r} …), not Darknet weights; download the raw file", offset=0)
 
 
 def _short_header(source: Source, size: int) -> WeightsError:
@@ -224,13 +229,22 @@ def check_size(source: Source, header: Header, wanted: list[Entry], cfg_name: st
     message = f"{source.name}: holds {held:,} floats{odd} after a {header.nbytes}-byte header of version {header.version}"
     message += f", but {cfg_name} takes {floats:,}"
     if difference > 0:
-        extra = f"{difference:,} bytes are left over after the last array, layer {wanted[-1].layer.index}" if wanted else ""
+        extra = f"{difference:,} bytes are left over after the last array"
         hint = "is the cfg of another model, or another number of classes or filters?"
-        raise WeightsError(f"{message}: {extra}; {hint}", offset=source.nbytes - difference)
-    raise _too_short(source, header, wanted, f"{message}, {-difference:,} bytes more")
+        raise WeightsError(f"{message}: {extra}; {hint}{_counter_hint(header, difference)}", offset=source.nbytes - difference)
+    if not held and not rest:
+        raise WeightsError(f"{message}: it is a header with zero parameters; take the whole file", offset=source.nbytes)
+    raise _too_short(source, header, wanted, f"{message}, {-difference:,} bytes more", _counter_hint(header, difference))
 
 
-def _too_short(source: Source, header: Header, wanted: list[Entry], message: str) -> WeightsError:
+def _counter_hint(header: Header, difference: int) -> str:
+    other = 12 - header.seen_bytes
+    if header.seen_bytes + difference != other:
+        return ""
+    return f"; or its counter has {other} bytes, as some programs wrote it: then load it with seen_bytes={other}"
+
+
+def _too_short(source: Source, header: Header, wanted: list[Entry], message: str, hint: str) -> WeightsError:
     offset = header.nbytes
     for entry in wanted:
         layer, name, array = entry
@@ -245,7 +259,7 @@ def _too_short(source: Source, header: Header, wanted: list[Entry], message: str
         message += f"; load those with upto={layer.index}, or take the whole file"
     else:
         message += f": it ends in {place} after {held:,} of {array.size:,} values; it is cut off, or of another model"
-    return WeightsError(message, offset=source.nbytes, layer=layer.index, array=name)
+    return WeightsError(message + hint, offset=source.nbytes, layer=layer.index, array=name)
 
 
 # --- writing --------------------------------------------------------------------------------------------------------------------
@@ -260,30 +274,12 @@ def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upt
 
 
 def write_file(path: str | os.PathLike[str], header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
-    """Writes a file beside the target, flushes it to disk and renames it: the target is the old or the new one, never half."""
-    target = Path(path)
-    if target.is_dir():
-        raise WeightsError(f"{target}: is a directory; name the file to write")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as reason:
-        raise WeightsError(f"{target}: cannot be written: {reason}") from reason
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            write_weights(stream, header, layers, upto)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).chmod(_mode_of(target))
-        Path(name).replace(target)
-    except OSError as reason:
-        raise WeightsError(f"{target}: cannot be written, and is as it was: {reason}") from reason
-    finally:
-        Path(name).unlink(missing_ok=True)
+    """Writes a file as `files.write_atomically` does.
 
-
-def _mode_of(target: Path) -> int:
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    Raises:
+        WeightsError: it cannot be written; an old file is as it was.
+    """
+    try:
+        write_atomically(path, lambda stream: write_weights(stream, header, layers, upto))
+    except OSError as reason:
+        raise WeightsError(f"{os.fspath(path)}: cannot be written, and is as it was: {reason}") from reason

@@ -24,9 +24,7 @@ class Head(NamedTuple):
         return index, self.layer, kind
 
 
-def make_head(
-    output: np.ndarray, rule: LayerRule, *, anchors: list[float], mask: list[int] | None = None, **fields: int
-) -> Head:
+def make_head(output: np.ndarray, rule: LayerRule, *, anchors: list[float], mask: list[int] | None = None, **fields: int) -> Head:
     """`fields` are further ones of the C layer; classes is 1 by default."""
     output = np.ascontiguousarray(output, np.float32)
     layer = ffi.new("layer *")
@@ -46,9 +44,7 @@ def yolo_output(h: int, w: int, anchors: int, classes: int = 1, batch: int = 1) 
     return np.zeros((batch, anchors, 5 + classes, h, w), np.float32)
 
 
-def read(
-    head: Head, image: int = 0, *, kind: str = "yolo", size: tuple[int, int] = (416, 416), **options: Any
-) -> Detections:
+def read(head: Head, image: int = 0, *, kind: str = "yolo", size: tuple[int, int] = (416, 416), **options: Any) -> Detections:
     """The rows of one head as layer 0 of a network of 416 x 416."""
     settings: dict[str, Any] = {"net_size": (416, 416), "thresh": 0.25, "letter": False, "rule": RULE, "relative": True}
     return decode([head.at(0, kind)], image, picture_size=size, **(settings | options))

@@ -25,8 +25,8 @@ def check_forwards(make: Make, activation: str, inputs: Mapping[str, Array], wan
         each.set(inputs)
     for step in ("fwd1", "fwd2"):
         x = inputs["x" + step[-1]]
-        linear = before.forward(x, train=True)
-        output = layer.forward(x, train=True)
+        linear = before.forward(x, train=True, degenerate=True)
+        output = layer.forward(x, train=True, degenerate=True)
         assert_activated(output, want[f"{step}.output"], linear, activation, f"{step}.output")
         if f"{step}.activation_input" in want and activation != "swish":  # there it is the logistic
             assert_same_bits(linear, want[f"{step}.activation_input"], f"{step}.activation_input")
@@ -40,13 +40,11 @@ def check_forwards(make: Make, activation: str, inputs: Mapping[str, Array], wan
     assert_activated(layer.forward(inputs["x_inf"]), want["inf.output"], linear, activation, "inf.output")
 
 
-def check_batchnorm_backward(
-    layer: CoreLayer, activation: str, inputs: Mapping[str, Array], want: Mapping[str, Array]
-) -> None:
+def check_batchnorm_backward(layer: CoreLayer, activation: str, inputs: Mapping[str, Array], want: Mapping[str, Array]) -> None:
     """The part of the backward pass that is the batchnorm's, and its update."""
     layer.set(inputs)
-    layer.forward(inputs["x1"], train=True)
-    output = layer.forward(inputs["x2"], train=True)
+    layer.forward(inputs["x1"], train=True, degenerate=True)
+    output = layer.forward(inputs["x2"], train=True, degenerate=True)
     delta = inputs["delta"].reshape(output.shape)
     layer.backward(delta * np.where(output > 0, np.float32(1), SLOPE[activation]))
     for name in BACKWARD:

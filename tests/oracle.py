@@ -103,7 +103,9 @@ def backward(rule: BatchNormRule, after: Forward, delta: ArrayLike, *, train: bo
     )
 
 
-def update(parameter: ArrayLike, updates: ArrayLike, *, learning_rate: float, momentum: float, batch: int) -> tuple[Doubles, Doubles]:
+def update(
+    parameter: ArrayLike, updates: ArrayLike, *, learning_rate: float, momentum: float, batch: int
+) -> tuple[Doubles, Doubles]:
     """The parameter and its updates after one step; decay is the weights' alone."""
     return doubles(parameter) + learning_rate / batch * doubles(updates), momentum * doubles(updates)
 

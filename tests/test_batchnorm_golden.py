@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pydarknetbn
-from core import assert_same_bits, recorded, recorded_files
+from core import SAMPLE, assert_same_bits, recorded, recorded_files
 from pydarknetbn._native import Array
 
 FORWARD = ("output", "mean", "variance", "rolling_mean", "rolling_variance", "x", "x_norm")
@@ -65,10 +65,17 @@ def test_every_recorded_array_is_bit_equal(path: Path, threads: int) -> None:
         assert_same_bits(got[name], array, f"{profile} {path.stem} {name}")
 
 
+@pytest.mark.parametrize("folder", ["bn", "conv", "connected"])
+def test_the_sample_is_part_of_the_whole_folder(folder: str, golden: Path) -> None:
+    sample = sorted((SAMPLE / folder).rglob("*.npz"))
+    assert len(sample) >= 8
+    for path in sample:
+        assert path.read_bytes() == (golden / path.relative_to(SAMPLE)).read_bytes(), path.name
+
+
 @pytest.mark.parametrize("profile", ["pjreddie-cpu", "alexeyab-cpu"])
 def test_special_channels_are_what_the_sample_claims(profile: str) -> None:
-    path = Path(__file__).parent / "golden" / "bn" / profile / "special_b4_c8_h5_w5.npz"
-    _, want, _ = recorded(path)
+    _, want, _ = recorded(SAMPLE / "bn" / profile / "special_b4_c8_h5_w5.npz")
     variance, mean = want["fwd1.variance"], want["fwd1.mean"]
     assert variance[0] < 1e-12, "channel 0 is constant"
     assert np.isnan(mean[3]), "channel 3 holds a NaN"

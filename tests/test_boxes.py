@@ -114,9 +114,7 @@ def test_rows_are_the_recorded_ones_in_their_order(path: Path, name: str) -> Non
     assert np.array_equal(np.signbit(ours), np.signbit(theirs))
 
 
-@pytest.mark.skipif(
-    "PYDARKNETBN_GOLDEN" not in os.environ, reason="PYDARKNETBN_GOLDEN names no folder of recorded data"
-)
+@pytest.mark.skipif(not os.environ.get("PYDARKNETBN_GOLDEN"), reason="PYDARKNETBN_GOLDEN names no folder of recorded data")
 def test_recorded_folder_has_what_the_cases_need() -> None:
     # 23 nets with heads, 213 arrays, less 31 of [region] that hank-ai leaves at zero; the rest are the samples
     assert len(recorded_cases()) - sum(case.values[0].is_relative_to(SAMPLES) for case in recorded_cases()) == 182

@@ -42,11 +42,7 @@ def computed(path: Path | None) -> bool:
 
 
 CASES = [case for case in recorded_files("conv/*-cpu/*.npz") if computed(case.values[0])]
-WITH_BN = [
-    case
-    for case in CASES
-    if case.values[0] is None or named(case.values[0]) in (("linear", True), ("leaky", True))
-]
+WITH_BN = [case for case in CASES if case.values[0] is None or named(case.values[0]) in (("linear", True), ("leaky", True))]
 
 
 @pytest.mark.parametrize("path", CASES)
@@ -98,7 +94,8 @@ def test_depthwise_filters_see_one_channel_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "want"), [("pjreddie-cpu", [[0, 1], [2, 3]]), ("alexeyab-cpu", [[0, 2], [8, 10]]), ("hank-ai-cpu", [[0, 2], [8, 10]])]
+    ("profile", "want"),
+    [("pjreddie-cpu", [[0, 1], [2, 3]]), ("alexeyab-cpu", [[0, 2], [8, 10]]), ("hank-ai-cpu", [[0, 2], [8, 10]])],
 )
 def test_size_1_with_a_stride_reads_the_first_pixels_under_one_profile(profile: str, want: list[list[float]]) -> None:
     layer = convolutional(profile, h=4, w=4, stride_x=2, stride_y=2)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from heads import RULE, make_head, read, yolo_output
+from heads import RULE, Head, make_head, read, yolo_output
 
-from pydarknetbn._native import enum, ffi, lib
+from pydarknetbn._native import check, enum, ffi, floats, lib, make, rule
 from pydarknetbn.boxes import decode, kept
 from pydarknetbn.dialect import PROFILES
 from pydarknetbn.errors import ShapeError, StateError, UnsupportedError
@@ -37,6 +37,21 @@ def test_offsets_beyond_the_cell_are_kept(offset: float) -> None:
     x, y = (np.float32(7) + np.float32(offset)) / np.float32(13), (np.float32(2) + np.float32(offset)) / np.float32(13)
     assert found["box"][0, :2].tolist() == [x, y]
     assert found["cell"].tolist() == [2 * 13 + 7]
+
+
+@pytest.mark.parametrize(
+    ("logit", "scale", "offset"),
+    [(2, 1, 0.880797), (2, 1.05, 0.899837), (2, 1.2, 0.956957), (2, 2, 1.261594), (-8, 1.2, -0.0995976), (0, 2, 0.5)],
+)
+def test_scale_x_y_reaches_the_box(logit: float, scale: float, offset: float) -> None:
+    options = ffi.new("head_options *", {"c": 6, "h": 1, "w": 1, "n": 1, "total": 1, "classes": 1, "coords": 4})
+    options.scale_x_y = scale
+    layer = make("yolo", options, [0], [10.0, 14.0], rule("layer_rule", RULE))
+    logits = np.array([logit, 0, 0, 0, 8, 8], np.float32)
+    state = ffi.new("network_state *", {"input": floats(logits), "batch": 1})
+    check(lib.forward_layer(layer, state))
+    x = read(Head(layer, ()))["box"][0, 0]
+    assert abs(x - offset) < 6e-7  # the expected values are given to six decimals
 
 
 def test_new_coords_square_the_size() -> None:
@@ -84,8 +99,8 @@ def test_each_image_of_a_batch_has_its_own_rows() -> None:
 def test_scan_says_which_row_comes_first(scan: Any, order: list[tuple[int, int]]) -> None:
     output = yolo_output(1, 2, 2)
     output[:, :, 4] = 1
-    rule = replace(RULE, scan=scan)
-    found = read(make_head(output.reshape(1, 12, 1, 2), rule, classes=1, anchors=[10, 14, 23, 27], mask=[0, 1]))
+    scanned = replace(RULE, scan=scan)
+    found = read(make_head(output.reshape(1, 12, 1, 2), scanned, classes=1, anchors=[10, 14, 23, 27], mask=[0, 1]))
     assert list(zip(found["anchor"].tolist(), found["cell"].tolist(), strict=True)) == order
 
 
@@ -134,8 +149,8 @@ def test_decode_names_what_is_missing() -> None:
         read(head)
 
 
-# Box 0.3 0.7 0.1 0.9 in a network of 416 x 416, out of the correct_yolo_boxes of pjreddie f6afaab and AlexeyAB 59596d7. The
-# first two pictures tell the two ways of the size apart, the last two need the margin in double.
+# Box 0.3 0.7 0.1 0.9 in a network of 416 x 416, out of correct_yolo_boxes of pjreddie f6afaab and AlexeyAB 59596d7. The first
+# four rows tell the two ways of the size apart, the last two need the margin in double.
 UNBOXED = [
     ((900, 613), "divide ratio", [0.30000001192092896, 0.7939929366111755, 0.10000000149011612, 1.3229681253433228]),
     (
@@ -163,13 +178,13 @@ def test_unboxing_has_the_bits_of_the_fork(size: tuple[int, int], unbox: str, ex
 
 @pytest.mark.parametrize("profile", ["pjreddie-cpu", "alexeyab-cpu"])
 def test_region_has_a_row_for_every_cell_of_each_image(profile: str) -> None:
-    rule = PROFILES[profile].layers
-    planar = rule.region == "planar"
+    layer_rule = PROFILES[profile].layers
+    planar = layer_rule.region == "planar"
     entries = np.zeros((2, 6, 2), np.float32)  # image, entry, cell: x y w h objectness class
     entries[:, 4:] = [[[0.5, 0.25], [4, 4]], [[1, math.nan], [0.125, 1]]]
     output = entries if planar else entries.transpose(0, 2, 1)
-    head = make_head(output.reshape(2, 6, 1, 2), rule, anchors=[1, 2])
-    found = [read(head, image, kind="region", rule=rule) for image in (0, 1)]
+    head = make_head(output.reshape(2, 6, 1, 2), layer_rule, anchors=[1, 2])
+    found = [read(head, image, kind="region", rule=layer_rule) for image in (0, 1)]
     assert [rows["cell"].tolist() for rows in found] == [[0, 1]] * 2
     assert [rows["objectness"].tolist() for rows in found] == ([[0.5, 0], [1, 0]] if planar else [[1, 1], [1, 1]])
     assert [rows["probs"].tolist() for rows in found] == [[[2], [0 if planar else 1]], [[0], [0]]]

@@ -45,65 +45,68 @@ status resize_batchnorm_layer(layer *l, size_t h, size_t w) {
     if (!sized) return STATUS_SHAPE;
     l->h = l->out_h = h, l->w = l->out_w = w;
     l->inputs = l->outputs = sized->outputs;
-    l->batch = l->x_batch = l->x_norm_batch = 0;
+    l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = 0;
+    l->cached = CACHED_NOTHING;
     free_layer(sized);
     return STATUS_OK;
 }
 
-/* One array of c floats for each of the given fields, where there is none yet. */
 static status ensure_channels(layer *l, float **const *fields, size_t n_fields) {
-    for (size_t i = 0; i < n_fields; ++i) {
-        if (!*fields[i] && !(*fields[i] = make_array(l->c))) return STATUS_OUT_OF_MEMORY;
-    }
+    for (size_t i = 0; i < n_fields; ++i)
+        if (ensure_array(fields[i], l->c) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     return STATUS_OK;
 }
 
-/* x, and x_norm with it, for n floats. */
-static status ensure_cache(layer *l, size_t n) {
-    size_t capacity = l->x && l->x_norm ? l->cache_capacity : 0;
-    size_t of_x = l->x ? capacity : 0, of_x_norm = l->x_norm ? capacity : 0;
-    status s = ensure_array(&l->x, &of_x, n);
-    if (s == STATUS_OK) s = ensure_array(&l->x_norm, &of_x_norm, n);
-    l->cache_capacity = s == STATUS_OK ? of_x : 0;
-    return s;
+status check_batchnorm_layer(const layer *l, size_t n, const network_state *state) {
+    int divides_by_zero = n == 1 && l->batchnorm_rule.normalize_variance == DENOMINATOR_N_MINUS_1;
+    if (!state->train || !divides_by_zero || state->allow_degenerate) return STATUS_OK;
+    return fail(STATUS_NUMERICS, "one value in each channel has no variance over n-1 = 0; give a larger batch");
 }
 
-static status train_forward(layer *l, float *output, extent e, const network_state *state) {
+/* The rolling variance takes up the rule's own variance, of which kept (c) is the place. */
+static void train_forward(layer *l, float *output, extent e, float *x_norm, float *kept) {
     const batchnorm_rule *rule = &l->batchnorm_rule;
     size_t n = e.batch * e.spatial;
-    int kept_differs = rule->normalize_variance != rule->keep_variance;
     mean_cpu(output, e, l->mean);
     square_deviations_cpu(output, l->mean, e, l->variance);
     if (!l->freeze_statistics) {
+        scale_variance(l->variance, e.c, n, rule->keep_variance, kept);
         move_rolling(l->rolling_mean, l->mean, e.c, rule);
-        if (kept_differs) {
-            scale_variance(l->variance, e.c, n, rule->keep_variance, l->variance_delta);
-            move_rolling(l->rolling_variance, l->variance_delta, e.c, rule);
-        }
+        move_rolling(l->rolling_variance, kept, e.c, rule);
     }
     scale_variance(l->variance, e.c, n, rule->normalize_variance, l->variance);
-    if (!l->freeze_statistics && !kept_differs) move_rolling(l->rolling_variance, l->variance, e.c, rule);
-    if (state->cache) memcpy(l->x, output, e.batch * l->outputs * sizeof *output);
-    normalize_cpu(output, l->mean, l->variance, e, rule, state->cache ? l->x_norm : NULL);
-    l->x_batch = l->x_norm_batch = state->cache ? e.batch : 0;
-    return STATUS_OK;
+    normalize_cpu(output, l->mean, l->variance, e, rule, x_norm);
+}
+
+/* Everything that can fail in a forward, before anything changes. */
+static status prepare_forward(layer *l, size_t floats, const network_state *state, float **kept) {
+    float **channels[] = {&l->mean, &l->variance};
+    status s = check_batchnorm_layer(l, floats / l->c, state);
+    if (s == STATUS_OK && state->cache) s = ensure_array(&l->x, floats);
+    if (s == STATUS_OK && state->cache && state->train) s = ensure_array(&l->x_norm, floats);
+    if (s == STATUS_OK && state->train) s = ensure_channels(l, channels, 2);
+    if (s == STATUS_OK && state->train && !(*kept = make_array(l->c))) s = STATUS_OUT_OF_MEMORY;
+    return s;
 }
 
 status normalize_output(layer *l, float *output, const network_state *state) {
     extent e = extent_of(l, state->batch);
-    if (state->train && e.batch * e.spatial == 1 && l->batchnorm_rule.normalize_variance == DENOMINATOR_N_MINUS_1 &&
-        !state->allow_degenerate)
-        return fail(STATUS_NUMERICS, "one value in each channel has no variance over n-1 = 0");
-    if (state->cache && ensure_cache(l, e.batch * l->outputs) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    size_t floats = e.batch * l->outputs;
+    float *kept = NULL;
+    status s = prepare_forward(l, floats, state, &kept);
+    if (s != STATUS_OK) return s;
+    if (state->cache) {
+        memcpy(l->x, output, floats * sizeof *output);
+        l->x_batch = e.batch;
+    }
+    l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
     if (state->train) {
-        float **fields[] = {&l->mean, &l->variance, &l->variance_delta};
-        if (ensure_channels(l, fields, 3) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
-        train_forward(l, output, e, state);
+        train_forward(l, output, e, state->cache ? l->x_norm : NULL, kept);
+        if (state->cache) l->x_norm_batch = e.batch;
     } else {
-        if (state->cache) memcpy(l->x, output, e.batch * l->outputs * sizeof *output);
-        l->x_batch = state->cache ? e.batch : 0;
         normalize_cpu(output, l->rolling_mean, l->rolling_variance, e, &l->batchnorm_rule, NULL);
     }
+    array_release(kept);
     scale_add_bias(output, l->scales, l->biases, e);
     return STATUS_OK;
 }
@@ -114,10 +117,14 @@ status forward_batchnorm_layer(layer *l, const network_state *state) {
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
     if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
-    if (!l->x_batch) return fail(STATUS_STATE, "the last forward was an inference forward that kept no x");
-    if (l->x_batch != batch) return fail(STATUS_STATE, "the last forward was of %zu images, delta is of %zu", l->x_batch, batch);
-    if (train && l->x_norm_batch != batch)
-        return fail(STATUS_STATE, "the last training forward was of %zu images, delta is of %zu", l->x_norm_batch, batch);
+    if (l->cached == CACHED_NOTHING)
+        return fail(STATUS_STATE, "the last forward was one that kept no x; backward needs a training forward before it");
+    if (train && l->cached == CACHED_INFERENCE)
+        return fail(STATUS_STATE,
+                    "the last forward was an inference forward; backward in training needs a training forward before it");
+    if (l->x_batch != batch || l->x_norm_batch != batch)
+        return fail(STATUS_STATE, "the last forward was of %zu images and the last training forward of %zu, delta is of %zu",
+                    l->x_batch, l->x_norm_batch, batch);
     return STATUS_OK;
 }
 
@@ -140,11 +147,10 @@ static void backward(layer *l, extent e, int train) {
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train) {
     status s = ready_for_backward(l, batch, train);
     if (s != STATUS_OK) return s;
-    size_t n = batch * l->outputs, capacity = l->delta ? l->delta_capacity : 0;
+    size_t n = batch * l->outputs;
     float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
-    if (ensure_channels(l, fields, 4) != STATUS_OK || ensure_array(&l->delta, &capacity, n) != STATUS_OK)
-        return STATUS_OUT_OF_MEMORY;
-    l->delta_capacity = capacity;
+    if (ensure_channels(l, fields, 4) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    l->delta_batch = batch;
     memcpy(l->delta, delta, n * sizeof *delta);
     backward(l, extent_of(l, batch), train);
     if (input_delta) memcpy(input_delta, l->delta, n * sizeof *delta);

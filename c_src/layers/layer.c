@@ -41,7 +41,7 @@ status ensure_output(layer *l, size_t batch) {
     size_t n, factors[] = {batch, l->outputs};
     if (!batch) return fail(STATUS_SHAPE, "a batch of 0 images has no output");
     if (!product(&n, factors, 2)) return fail(STATUS_OUT_OF_MEMORY, "%zu images of %zu outputs are too many", batch, l->outputs);
-    status s = ensure_array(&l->output, &l->output_capacity, n);
+    status s = ensure_array(&l->output, n);
     if (s == STATUS_OK) l->batch = batch;
     return s;
 }

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import DarknetError
-from . import detect, info, profiles
+from . import demo, detect, info, profiles
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("detect")(detect.detect)
 app.command("profiles")(profiles.profiles)
@@ -28,8 +29,14 @@ def main() -> None:
     try:
         app()
     except (DarknetError, OSError, ValueError, MemoryError) as error:
-        sys.stderr.write(f"pydarknetbn: {error}\n")
+        sys.stderr.write(f"pydarknetbn: {_sentence(error)}\n")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("pydarknetbn: interrupted\n")
         sys.exit(130)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and not isinstance(error, DarknetError):
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or "out of memory"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._native import set_num_threads
+from ..dialect import DIALECTS
 from ..loading import load
 from ..network import Network
 
@@ -32,9 +33,7 @@ __all__ = [
 CfgArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg file.", show_default=False)]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 QuietOption: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No warnings and no progress.")]
-DialectOption: TypeAlias = Annotated[
-    str, typer.Option(metavar="NAME", help="What the files mean: auto, pjreddie, alexeyab, hank-ai.")
-]
+DialectOption: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help=f"What the files mean: auto, {', '.join(DIALECTS)}.")]
 ProfileOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NAME", help="How floats are computed, see `pydarknetbn profiles`. Default: the dialect's.")
 ]

@@ -18,7 +18,7 @@ from ..image import load_image
 from ..loading import load_names
 from . import common
 
-__all__ = ["detect"]
+__all__ = ["detect", "print_detections"]
 
 
 class Resize(str, Enum):
@@ -58,6 +58,7 @@ def detect(
     net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
     labels = load_names(names) if names else net.names
     targets = _targets(output, pictures)
+    _refuse_to_overwrite(pictures, targets)
     how = resize.value if resize else net.default_resize
     found: list[dict[str, Any]] = []
     out = common.console()
@@ -68,7 +69,7 @@ def detect(
             _save(detections, picture, target)
         found.append({"picture": str(picture), "resize": how, "detections": detections.to_json()})
         if not json:
-            _print(out, picture, detections, target)
+            print_detections(out, str(picture), detections, target)
     if json:
         common.print_json(found)
 
@@ -81,7 +82,24 @@ def _targets(output: Path | None, pictures: list[Path]) -> list[Path | None]:
     if output.exists() and not output.is_dir():
         raise ImageError(f"{output}: expected a folder for {len(pictures)} pictures, and this is a file")
     output.mkdir(parents=True, exist_ok=True)
-    return [output / f"{picture.stem}.png" for picture in pictures]
+    return [output / f"{stem}.png" for stem in _distinct([picture.stem for picture in pictures])]
+
+
+def _distinct(stems: list[str]) -> list[str]:
+    """Equal ones numbered: dog, dog-2."""
+    seen: dict[str, int] = {}
+    result = []
+    for stem in stems:
+        seen[stem] = seen.get(stem, 0) + 1
+        result.append(stem if seen[stem] == 1 else f"{stem}-{seen[stem]}")
+    return result
+
+
+def _refuse_to_overwrite(pictures: list[Path], targets: list[Path | None]) -> None:
+    originals = {picture.resolve() for picture in pictures}
+    for target in targets:
+        if target and target.resolve() in originals:
+            raise ImageError(f"{target}: is the picture itself; name another file for the drawing")
 
 
 def _progress(items: list[tuple[Path, Path | None]], quiet: bool) -> Iterator[tuple[Path, Path | None]]:
@@ -98,7 +116,8 @@ def _save(detections: Detections, picture: Path, target: Path) -> None:
         raise ImageError(f"{target}: cannot be written as a picture: {reason}") from reason
 
 
-def _print(out: Console, picture: Path, detections: Detections, target: Path | None) -> None:
+def print_detections(out: Console, picture: str, detections: Detections, target: Path | None) -> None:
+    """The table of the boxes of one picture, the most probable first."""
     count = len(detections)
     told = f", drawn in {target}" if target else ""
     out.print(f"{picture}: {count} object{'s' if count != 1 else ''}{told}", markup=False)

@@ -12,7 +12,7 @@ from ..layers import Layer
 from ..network import Network
 from . import common
 
-__all__ = ["info"]
+__all__ = ["info", "layer_table"]
 
 WeightsArgument = Annotated[Path | None, typer.Argument(metavar="[WEIGHTS]", help="Its .weights file.", show_default=False)]
 _ROLLING = ("rolling_mean", "rolling_variance")
@@ -33,7 +33,7 @@ def info(
         common.print_json(_document(net))
         return
     out = common.console()
-    out.print(_layer_table(net, narrow=common.is_narrow(out)))
+    out.print(layer_table(net, narrow=common.is_narrow(out)))
     out.print()
     _print_summary(out, net)
 
@@ -46,7 +46,8 @@ def _stored(layer: Layer) -> int:
     return sum(array.size for array in layer.params.values()) if layer.stored else 0
 
 
-def _layer_table(net: Network, *, narrow: bool) -> Any:
+def layer_table(net: Network, *, narrow: bool) -> Any:
+    """The layers as Darknet prints them; narrow leaves the notes out."""
     right = ("layer", "input", "output", "parameters", "BFLOPs")
     columns = ["layer", "type", "size/stride", "input", "output", "parameters", "BFLOPs"]
     made = common.table(*columns, *([] if narrow else ["notes"]), right=right)

@@ -7,6 +7,7 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 from __future__ import annotations
 
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
+from .faults import FAULTS, Fault
 from .profiles import PROFILES, profile_named, profiles
 from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
 
@@ -14,11 +15,13 @@ __all__ = [
     "ACTIVATIONS",
     "AUTOMATIC",
     "DIALECTS",
+    "FAULTS",
     "PROFILES",
     "ArithmeticRule",
     "BatchNormRule",
     "Dialect",
     "EpsilonRule",
+    "Fault",
     "Host",
     "LayerRule",
     "Profile",

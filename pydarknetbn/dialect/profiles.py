@@ -20,6 +20,7 @@ _PJREDDIE_BN = BatchNormRule(
     direct_term=_INSIDE,
     statistic_terms=_INSIDE,
     fold=EpsilonRule(1e-5, "inside", "double"),
+    fold_root="double",
     fold_factor="float",
     normalize_variance="n-1",
     keep_variance="n-1",
@@ -45,7 +46,12 @@ _ALEXEYAB_BN = replace(
 )
 
 _ALEXEYAB_CONNECTED_BN = replace(
-    _ALEXEYAB_BN, fold=EpsilonRule(1e-6, "inside"), rolling_keep=0.95, rolling_add=0.05, bias_gradient=True
+    _ALEXEYAB_BN,
+    fold=EpsilonRule(1e-6, "inside"),
+    fold_factor="float",
+    rolling_keep=0.95,
+    rolling_add=0.05,
+    bias_gradient=True,
 )
 
 _TEXTBOOK_BN = replace(
@@ -94,6 +100,11 @@ def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
 
 _ALEXEYAB_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
     {"batchnorm": _ALEXEYAB_BN, "convolutional": _ALEXEYAB_BN, "connected": _ALEXEYAB_CONNECTED_BN}
+)
+
+_HANK_AI_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
+    {host: replace(rule, intermediate="float") for host, rule in _ALEXEYAB_RULES.items()}
+    | {"connected": replace(_ALEXEYAB_CONNECTED_BN, intermediate="float", fold_root="float")}
 )
 
 _PROFILES = (
@@ -153,7 +164,7 @@ _PROFILES = (
     Profile(
         name="hank-ai-cpu",
         evidence="recorded",
-        batchnorm=MappingProxyType({host: replace(rule, intermediate="float") for host, rule in _ALEXEYAB_RULES.items()}),
+        batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
         sources=MappingProxyType(
             {

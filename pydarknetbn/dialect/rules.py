@@ -43,6 +43,7 @@ class BatchNormRule:
     direct_term: EpsilonRule
     statistic_terms: EpsilonRule
     fold: EpsilonRule
+    fold_root: Precision
     fold_factor: Precision
     normalize_variance: Denominator
     keep_variance: Denominator
@@ -110,7 +111,7 @@ class Dialect:
         version: major, minor, revision that it writes.
         seen64_below_1000: it reads a 64-bit counter only where major and minor are below 1000.
         seen32_signed: it reads a 32-bit counter as a signed number.
-        versions: (major, minor, revision) that files of this fork's program bear.
+        versions: (major, minor, revision or None for any) that files of this fork's program bear.
         initial_weights: distribution of a convolution's weights before training.
         resize: how its detector fits a picture into the network.
         duplicate_key: which of two equal keys of a section counts, or *error*.
@@ -127,7 +128,7 @@ class Dialect:
     version: tuple[int, int, int]
     seen64_below_1000: bool
     seen32_signed: bool
-    versions: tuple[tuple[int, int, int], ...]
+    versions: tuple[tuple[int, int, int | None], ...]
     initial_weights: Literal["normal", "uniform"]
     resize: Literal["letterbox", "stretch"]
     duplicate_key: Literal["first", "error"]

@@ -38,9 +38,22 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a detector does with the boxes of a head: number of classes, kind of non-maximum suppression and its exponent."""
+    """How the values of a layer become boxes, and what a detector does with these.
+
+    Args:
+        classes: their number.
+        anchors: width and height of each, in pixels of the input ([yolo]) or in cells ([region]).
+        mask: which anchors the head uses, in order.
+        scale_x_y: how far a centre is spread beyond its cell.
+        new_coords: boxes without exponentials.
+        nms_kind, beta_nms: non-maximum suppression and its exponent.
+    """
 
     classes: int
+    anchors: tuple[tuple[float, float], ...]
+    mask: tuple[int, ...]
+    scale_x_y: float = 1.0
+    new_coords: bool = False
     nms_kind: str = "default"
     beta_nms: float = 0.6
 
@@ -109,12 +122,24 @@ class Layer:
         """The parameters as writable views, in file order."""
         return {name: self._parameter(name) for name in self.shapes}
 
+    @property
+    def passes_input(self) -> bool:
+        """Whether the output is the network's input."""
+        return self.native is None and (self.origin is None or self.origin.passes_input)
+
     def __getattr__(self, name: str) -> Any:
         if name in self.shapes:
             return self._parameter(name)
         if name in _OF_OUTPUT or name in _OF_CHANNELS:
             return self._working(name)
         raise AttributeError(f"layer {self.index} [{self.type}] has no {name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("weights", *BATCHNORM_ARRAYS):
+            target = getattr(self, name)
+            target[...] = _native.input_array(value, name, target.shape)
+        else:
+            object.__setattr__(self, name, value)
 
     def owner(self, name: str) -> CData:
         """The core's struct that holds an array: a batchnorm behind this layer has its own."""
@@ -136,8 +161,10 @@ class Layer:
         pointer = getattr(owner, name)
         if pointer == _native.ffi.NULL or self.native is None:
             raise self._missing(name)
-        batch = self.native.batch if name == "output" else owner.x_batch or self.native.batch
+        batch = self.native.batch if name == "output" else getattr(owner, f"{name}_batch")
         shape = (self.out_shape.c,) if name in _OF_CHANNELS else (batch, *self.out_shape)
+        if shape[0] == 0:
+            raise self._missing(name)
         return _native.view(pointer, shape)
 
     def _missing(self, name: str) -> StateError:

@@ -24,7 +24,8 @@ def build(section: Section, context: Context) -> Layer:
     options.coords = section.integer("coords", 4, minimum=4)
     options.softmax = section.flag("softmax")
     options.background = section.flag("background")
-    anchors = _native.ffi.new("float[]", anchors_of(section, context, total))
+    head = Head(options.classes, anchors_of(section, context, total), tuple(range(total)))
+    anchors = _native.ffi.new("float[]", [side for pair in head.anchors for side in pair])
     check_channels(section, context, total, options.coords + 1 + options.classes)
     return Layer(
         type=section.type,
@@ -33,6 +34,6 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=made(section, "region", options, anchors, layer_rule(context)),
-        head=Head(options.classes),
+        head=head,
         detail=f"{options.classes} classes, {total} anchors",
     )

@@ -22,9 +22,17 @@ def build(section: Section, context: Context) -> Layer:
     mask = section.integers("mask", tuple(range(total)))
     options = head_options(section, context, len(mask))
     options.total, options.coords = total, 4
-    options.scale_x_y = section.number("scale_x_y", 1.0)
-    options.new_coords = section.flag("new_coords")
-    anchors = _native.ffi.new("float[]", anchors_of(section, context, total))
+    head = Head(
+        classes=options.classes,
+        anchors=anchors_of(section, context, total),
+        mask=mask,
+        scale_x_y=section.number("scale_x_y", 1.0),
+        new_coords=section.flag("new_coords"),
+        nms_kind=_nms_kind(section),
+        beta_nms=section.number("beta_nms", 0.6),
+    )
+    options.scale_x_y, options.new_coords = head.scale_x_y, head.new_coords
+    anchors = _native.ffi.new("float[]", [side for pair in head.anchors for side in pair])
     out_of_range = [entry for entry in mask if not 0 <= entry < total]
     if out_of_range:
         message = f"[yolo], layer {section.index}, has mask {out_of_range[0]}, but num={total} anchors"
@@ -38,7 +46,7 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=native,
-        head=Head(options.classes, _nms_kind(section), section.number("beta_nms", 0.6)),
+        head=head,
         detail=f"{options.classes} classes, mask {','.join(str(entry) for entry in mask)}",
     )
 
@@ -59,14 +67,15 @@ def head_options(section: Section, context: Context, anchors: int) -> _native.CD
     return options
 
 
-def anchors_of(section: Section, context: Context, total: int) -> tuple[float, ...]:
+def anchors_of(section: Section, context: Context, total: int) -> tuple[tuple[float, float], ...]:
     """Width and height of each anchor; surplus numbers are left out and those not given are .5, as in the forks."""
     given, takes = section.numbers("anchors", ()), 2 * total
     if len(given) != takes:
         rest = "the surplus is ignored" if len(given) > takes else "the others are .5"
         message = f"{section.name}, layer {section.index}, has {len(given)} numbers in anchors=, num={total} takes {takes}; {rest}"
         context.warnings.append(str(section.error(message, "anchors")))
-    return (*given, *[0.5] * takes)[:takes]
+    sides = (*given, *[0.5] * takes)
+    return tuple((sides[i], sides[i + 1]) for i in range(0, takes, 2))
 
 
 def check_channels(section: Section, context: Context, anchors: int, entries: int) -> None:

@@ -1,0 +1,175 @@
+"""The type of each step: literals and intermediate values bit for bit, and rule structs that carry every field."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core import CoreLayer, assert_same_bits, batchnorm, bits, same_bits
+from pydarknetbn import _native, dialect
+from pydarknetbn._native import Array, ffi
+from pydarknetbn.dialect import PROFILES, BatchNormRule, EpsilonRule
+
+BATCH, C, H, W = 2, 300, 2, 3
+N = BATCH * H * W
+RNG = np.random.default_rng(21)
+X, DELTA = RNG.uniform(-2, 2, (2, BATCH, C, H, W)).astype(np.float32)
+SCALES = RNG.uniform(0.5, 2, C).astype(np.float32)
+BASE = PROFILES["pjreddie-cpu"].rule("batchnorm")
+EPSILON = 0.1  # as a float it is 1.5e-8 larger, which shows in the last bit of some channels
+
+
+def rule_of(side: str, literal: str, intermediate: str) -> BatchNormRule:
+    epsilon = EpsilonRule(EPSILON, side, literal)
+    return replace(BASE, forward=epsilon, direct_term=epsilon, statistic_terms=epsilon, intermediate=intermediate)
+
+
+def exact_root(v: Array, side: str, literal: str, intermediate: str) -> NDArray[np.float64]:
+    """sqrt is exact in both types; what is left is where a float is rounded."""
+    single = np.float32(EPSILON)
+    if intermediate == "float":
+        return (np.sqrt(v + single) if side == "inside" else np.sqrt(v) + single).astype(np.float64)
+    wide = np.float64(single) if literal == "float" else np.float64(EPSILON)
+    if side == "outside":
+        return np.sqrt(v.astype(np.float64)) + wide
+    return np.sqrt((v + single).astype(np.float64)) if literal == "float" else np.sqrt(v.astype(np.float64) + wide)
+
+
+def spread(channels: NDArray[typing.Any]) -> NDArray[typing.Any]:
+    return channels[None, :, None, None]
+
+
+def float_sum(terms: Array) -> Array:
+    """By channel, in the order batch, pixel, from 0, each sum rounded to float."""
+    ordered = terms.transpose(1, 0, 2, 3).reshape(C, N)
+    return np.add.accumulate(np.concatenate([np.zeros((C, 1), np.float32), ordered], axis=1), axis=1)[:, -1]
+
+
+def layer_after_training(rule: BatchNormRule) -> CoreLayer:
+    layer = batchnorm(rule, C, H, W)
+    layer.array("scales")[...] = SCALES
+    layer.forward(X, train=True)
+    layer.backward(DELTA)
+    return layer
+
+
+VARIANTS = [(side, literal, t) for side in ("inside", "outside") for literal in ("float", "double") for t in ("float", "double")]
+
+
+@pytest.mark.parametrize(("side", "literal", "intermediate"), VARIANTS)
+def test_normalising_is_exact(side: str, literal: str, intermediate: str) -> None:
+    layer = layer_after_training(rule_of(side, literal, intermediate))
+    r = spread(exact_root(layer.array("variance"), side, literal, intermediate))
+    deviation = X - spread(layer.array("mean"))
+    quotient = deviation / r.astype(np.float32) if intermediate == "float" else deviation.astype(np.float64) / r
+    assert_same_bits(layer.array("x_norm"), quotient.astype(np.float32), "x_norm")
+
+
+@pytest.mark.parametrize(("side", "literal", "intermediate"), VARIANTS)
+def test_backward_is_exact(side: str, literal: str, intermediate: str) -> None:
+    """But for the power: a libm's pow may be one unit off, in float one of variance_delta."""
+    layer = layer_after_training(rule_of(side, literal, intermediate))
+    variance, deviation = layer.array("variance"), X - spread(layer.array("mean"))
+    r = exact_root(variance, side, literal, intermediate)
+    scaled = DELTA * spread(SCALES)
+    mean_delta = (float_sum(scaled).astype(np.float64) * (-1 / r)).astype(np.float32)
+    assert_same_bits(layer.array("mean_delta"), mean_delta, "mean_delta")
+    power = r**-3.0
+    if side == "inside" and intermediate == "float":
+        power = ((variance + np.float32(EPSILON)).astype(np.float64) ** -1.5).astype(np.float32).astype(np.float64)
+    variance_delta = (float_sum(scaled * deviation).astype(np.float64) * (-0.5 * power)).astype(np.float32)
+    got = layer.array("variance_delta")
+    assert np.all(np.abs(got - variance_delta) <= 2 * np.spacing(np.abs(variance_delta)))
+    delta = (
+        scaled.astype(np.float64) / spread(r)
+        + spread(got.astype(np.float64) * 2) * deviation.astype(np.float64) / N
+        + spread((mean_delta / np.float32(N)).astype(np.float64))
+    )
+    assert_same_bits(layer.array("delta"), delta.astype(np.float32), "delta")
+
+
+@pytest.mark.parametrize("side", ["inside", "outside"])
+@pytest.mark.parametrize(("field", "shows"), [("forward", "x_norm"), ("direct_term", "delta"), ("statistic_terms", "mean_delta")])
+def test_the_type_of_a_literal_shows_in_last_bits(field: str, shows: str, side: str) -> None:
+    base = rule_of(side, "float", "double")
+    literal = replace(base, **{field: EpsilonRule(EPSILON, side, "double")})
+    a, b = (layer_after_training(rule).array(shows) for rule in (base, literal))
+    assert 0 < (bits(a) != bits(b)).sum() < a.size
+
+
+def test_the_intermediate_type_shows_in_forward_and_backward() -> None:
+    a, b = (layer_after_training(rule_of("inside", "float", t)) for t in ("float", "double"))
+    for name in ("x_norm", "mean_delta", "variance_delta", "delta"):
+        assert not same_bits(a.array(name), b.array(name)), name
+    for name in ("mean", "variance", "rolling_variance"):
+        assert same_bits(a.array(name), b.array(name)), name
+
+
+# --- structs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("fold", [EpsilonRule(0.25, "inside", "double"), EpsilonRule(0.5, "outside", "float")]),
+        ("fold_root", ["float", "double"]),
+        ("fold_factor", ["float", "double"]),
+        ("summation", ["serial"]),
+        ("trains_standalone", [False, True]),
+    ],
+)
+def test_a_layer_carries_what_its_forward_does_not_read(field: str, values: list[object]) -> None:
+    for value in values:
+        rule = replace(BASE, **{field: value})
+        carried = getattr(batchnorm(rule, 1).native.batchnorm_rule, field)
+        if isinstance(value, EpsilonRule):
+            got = (carried.value, carried.side, carried.literal)
+            assert got == (value.value, _native.enum("side", value.side), _native.enum("literal", value.literal))
+        elif isinstance(value, str):
+            kind = "summation" if field == "summation" else "precision"
+            assert carried == _native.enum(kind, value)
+        else:
+            assert carried == value
+
+
+STRUCTS = {
+    "epsilon_rule": dialect.EpsilonRule,
+    "batchnorm_rule": dialect.BatchNormRule,
+    "arithmetic_rule": dialect.ArithmeticRule,
+    "layer_rule": dialect.LayerRule,
+}
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_records_have_the_fields_of_their_structs_in_order(struct: str) -> None:
+    assert [field.name for field in fields(STRUCTS[struct])] == [name for name, _ in ffi.typeof(struct).fields]
+
+
+def enum_fields() -> list[tuple[str, tuple[str, ...]]]:
+    found = []
+    for struct, record in STRUCTS.items():
+        hints = typing.get_type_hints(record)
+        for name, field in ffi.typeof(struct).fields:
+            if field.type.kind == "enum":
+                found.append((field.type.cname, typing.get_args(hints[name])))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "words"), enum_fields())
+def test_words_of_a_field_are_those_of_its_enum(kind: str, words: tuple[str, ...]) -> None:
+    assert set(words) == set(_native.choices(kind))
+
+
+def test_fields_that_are_no_enum_are_numbers_flags_or_records() -> None:
+    for struct, record in STRUCTS.items():
+        hints = typing.get_type_hints(record)
+        for name, field in ffi.typeof(struct).fields:
+            kinds = {"double": float, "int": bool}
+            if field.type.kind == "primitive":
+                assert hints[name] is kinds[field.type.cname], name
+            elif field.type.kind == "struct":
+                assert hints[name] is STRUCTS[field.type.cname], name

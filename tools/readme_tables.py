@@ -1,0 +1,69 @@
+"""Writes what comes from the code into the README: `python tools/readme_tables.py`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydarknetbn.dialect import EpsilonRule, Profile, profiles
+from pydarknetbn.layers import BUILDERS
+
+__all__ = ["PARTS", "filled", "profile_table"]
+
+_README = Path(__file__).parent.parent / "README.md"
+_EVIDENCE = {
+    "recorded": "bit-equal to recorded outputs",
+    "run": "compared with it live",
+    "source": "read, never run",
+    "own": "this package's own",
+}
+
+
+def _root(epsilon: EpsilonRule) -> str:
+    return f"√(v + {epsilon.value:g})" if epsilon.side == "inside" else f"√v + {epsilon.value:g}"
+
+
+def _factors(profile: Profile) -> str:
+    pairs = dict.fromkeys(f"{rule.rolling_keep:g}/{rule.rolling_add:g}" for rule in profile.batchnorm.values())
+    return ", after `[connected]` ".join(pairs)
+
+
+def profile_table() -> str:
+    """One line a profile: epsilons, factors, variance, types, evidence."""
+    rows = ["| profile | inference | backward | rolling keep/add | variance over | root and quotient in | evidence |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for profile in profiles():
+        rule = profile.rule("convolutional")
+        backward = dict.fromkeys(_root(epsilon) for epsilon in (rule.direct_term, rule.statistic_terms))
+        cells = [
+            f"`{profile.name}`",
+            _root(rule.forward),
+            " and ".join(backward),
+            _factors(profile),
+            rule.normalize_variance,
+            rule.intermediate,
+            f"*{profile.evidence}*: {_EVIDENCE[profile.evidence]}",
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n" + "\n".join(rows) + "\n"
+
+
+def section_list() -> str:
+    """The sections that are computed."""
+    return ", ".join(f"`[{name}]`" for name in BUILDERS)
+
+
+PARTS = {"profiles": profile_table, "sections": section_list}
+
+
+def filled(text: str) -> str:
+    """A README with each marked part as the code has it."""
+    for name, part in PARTS.items():
+        text = re.sub(
+            f"(<!-- {name} -->).*?(<!-- /{name} -->)", lambda match, part=part: match[1] + part() + match[2], text, flags=re.DOTALL
+        )
+    return text
+
+
+if __name__ == "__main__":
+    _README.write_text(filled(_README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Draws pictures of circles, squares and triangles of any colour on noisy backgrounds, with their boxes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+__all__ = ["NAMES", "SIZE", "Scene", "draw_scene"]
+
+NAMES = ("circle", "square", "triangle")
+SIZE = 96
+_SMOOTH = 4  # shapes are drawn this much larger and reduced, so that their edges are smooth
+_MAX_OVERLAP = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A picture and its objects.
+
+    Args:
+        picture: RGB, SIZE x SIZE.
+        boxes: (n, 4) x, y, w, h: centre and size in pixels.
+        classes: (n) indexes into NAMES.
+    """
+
+    picture: Image.Image
+    boxes: NDArray[np.float32]
+    classes: NDArray[np.int64]
+
+
+def draw_scene(generator: np.random.Generator) -> Scene:
+    """One picture with one to five shapes that hardly overlap."""
+    picture = _background(generator)
+    boxes: list[tuple[float, float, float, float]] = []
+    classes: list[int] = []
+    for _ in range(int(generator.integers(1, 6))):
+        kind = int(generator.integers(len(NAMES)))
+        outline = _outline(kind, generator)
+        box = _box_of(outline)
+        if all(_overlap(box, other) <= _MAX_OVERLAP for other in boxes):
+            picture = _paint(picture, outline, generator)
+            boxes.append(box)
+            classes.append(kind)
+    noise = generator.normal(0, generator.uniform(0, 14), (SIZE, SIZE, 3))
+    pixels = np.clip(np.asarray(picture, np.float64) + noise, 0, 255).astype(np.uint8)
+    return Scene(Image.fromarray(pixels), np.array(boxes, np.float32).reshape(-1, 4), np.array(classes, np.int64))
+
+
+def _background(generator: np.random.Generator) -> Image.Image:
+    """Blotches of a few colours: a coarse random picture, enlarged."""
+    cells = int(generator.integers(2, 9))
+    base = generator.uniform(0, 255, 3)
+    spread = generator.uniform(5, 60)
+    coarse = np.clip(base + generator.normal(0, spread, (cells, cells, 3)), 0, 255).astype(np.uint8)
+    return Image.fromarray(coarse).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+
+
+def _outline(kind: int, generator: np.random.Generator) -> list[tuple[float, float]]:
+    """Corners of a shape inside the picture, in pixels."""
+    radius = generator.uniform(6.5, 24)
+    x, y = generator.uniform(radius + 1, SIZE - radius - 1, 2)
+    corners = {0: 48, 1: 4, 2: 3}[kind]
+    turn = generator.uniform(0, 2 * math.pi) if kind == 2 else math.pi / 4
+    scale = radius * (math.sqrt(2) * 0.95 if kind == 1 else 1)
+    angles = [turn + 2 * math.pi * corner / corners for corner in range(corners)]
+    return [(x + scale * math.cos(angle), y + scale * math.sin(angle)) for angle in angles]
+
+
+def _box_of(outline: list[tuple[float, float]]) -> tuple[float, float, float, float]:
+    xs, ys = zip(*outline, strict=True)
+    left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
+    return (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
+    """The common part of two boxes, as a share of the smaller one."""
+    sides = [min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2) - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2) for i in (0, 1)]
+    return max(sides[0], 0) * max(sides[1], 0) / min(a[2] * a[3], b[2] * b[3])
+
+
+def _paint(picture: Image.Image, outline: list[tuple[float, float]], generator: np.random.Generator) -> Image.Image:
+    """A filled shape whose colour differs from what it covers."""
+    x, y, *_ = _box_of(outline)
+    below = np.asarray(picture.getpixel((int(x), int(y))), np.float64)
+    colour = generator.uniform(0, 255, 3)
+    while np.abs(colour - below).sum() < 120:
+        colour = generator.uniform(0, 255, 3)
+    mask = Image.new("L", (SIZE * _SMOOTH, SIZE * _SMOOTH), 0)
+    ImageDraw.Draw(mask).polygon([(px * _SMOOTH, py * _SMOOTH) for px, py in outline], fill=255)
+    mask = mask.resize((SIZE, SIZE), Image.Resampling.BOX)
+    return Image.composite(Image.new("RGB", (SIZE, SIZE), tuple(int(value) for value in colour)), picture, mask)
