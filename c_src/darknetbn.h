@@ -256,9 +256,9 @@ typedef struct {
 
 /* out[b][g][f][j] = sum over k of weights[g][f][k] * column[b][g][k][j], k = (channel, row, column) in that order from 0, each
  * product and each sum rounded to float. images = batch * groups; image i uses the weights of group i % groups. */
-size_t convolve_scratch(const convolution_shape *s);
+size_t convolve_scratch(const convolution_shape *s); /* floats for each thread */
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
-              float *scratch);
+              float *scratch, size_t threads);
 void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
                     float *output);
 

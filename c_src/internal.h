@@ -25,8 +25,10 @@ int product(size_t *result, const size_t *factors, size_t n_factors);
 
 typedef void (*parallel_body)(void *context, size_t begin, size_t end, size_t thread);
 
-/* Equals: body(context, 0, count, 0). The range is cut into one piece for each thread, in order; thread is below
- * get_num_threads(). work is the cost of one item in multiply-adds: small jobs stay on the calling thread. */
+/* Equals: body(context, 0, count, 0). The range is cut into at most `threads` pieces, in order, and piece number `thread` is given to
+ * body. work is the cost of one item in multiply-adds: small jobs stay on the calling thread. */
+void parallel_for_on(size_t threads, size_t count, size_t work, parallel_body body, void *context);
+/* The same on as many threads as set_num_threads() says. */
 void parallel_for(size_t count, size_t work, parallel_body body, void *context);
 
 /* ---- layers ----------------------------------------------------------------------------------------------------------------- */

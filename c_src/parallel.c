@@ -105,7 +105,11 @@ void set_num_threads(size_t n) {
 }
 
 void parallel_for(size_t count, size_t work_of_item, parallel_body body, void *context) {
-    job j = {body, context, count, get_num_threads()};
+    parallel_for_on(get_num_threads(), count, work_of_item, body, context);
+}
+
+void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
+    job j = {body, context, count, threads};
     int small = work_of_item < SMALL_JOB && count * work_of_item < SMALL_JOB;
     if (j.pieces > count) j.pieces = count;
     if (j.pieces < 2 || small) {

@@ -25,7 +25,7 @@ from .errors import (
 from .folding import FoldReport, fold
 from .image import letterbox, resize
 from .layers import Layer
-from .loading import load
+from .loading import load, load_names
 from .network import Network
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "fold",
     "letterbox",
     "load",
+    "load_names",
     "nms",
     "num_threads",
     "profiles",

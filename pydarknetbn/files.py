@@ -22,8 +22,10 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], A
         OSError: the folder is not there or not writable, the disk is full, or the target is a directory.
     """
     target = Path(path).resolve()
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a directory")
+    if target.exists() and not target.is_file():  # a pipe or a device is written to, not replaced
+        with target.open("wb") as stream:
+            write(stream)
+        return
     beside = target.with_name(f".{target.name}.tmp-{os.getpid()}-{threading.get_ident()}")
     try:
         with beside.open("wb") as stream:

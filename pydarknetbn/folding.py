@@ -208,13 +208,11 @@ def _without_batchnorm(net: Network, chosen: frozenset[int]) -> Network:
     cfg = replace(read_cfg(text.encode(), dialect=net.dialect), name=f"{net.origin.cfg.name} (folded)")
     built = build_layers(cfg, dialect, profile)
     return Network(
-        built.layers,
-        in_shape=built.in_shape,
+        built,
         dialect=dialect,
         profile=profile,
         header=net.header,
         origin=replace(net.origin, cfg=cfg, weights="", nbytes=0),
         names=net.names,
-        letter_box=built.letter_box,
         folded=bool(chosen) or net.folded,
     )

@@ -59,40 +59,41 @@ def load(
         UnsupportedError: a section or option that this package does not compute.
         ValueError: an argument that is none of those told.
     """
-    if device != "cpu":
-        raise DeviceError(f"expected device 'cpu', got {device!r}; this build computes on the CPU only")
-    _check_numbers(upto, seen_bytes)
+    _check_arguments(device, upto, seen_bytes)
     text = cfg.read() if hasattr(cfg, "read") else cfg
     source = None if weights is None else open_weights(weights)
     try:
         decision = _decide(text, source) if dialect == "auto" else _chosen(text, dialect)
         chosen = profile_named(profile or decision.dialect.profile)
         built = build_layers(decision.cfg, decision.dialect, chosen)
+        names, told = _names_beside(cfg)
+        built = built._replace(warnings=built.warnings + told)
         _raise_if_strict(built, strict)
+        _check_upto(upto, built)
         if source is None or upto is not None:
             initialize(built.layers, decision.dialect, seed or 0)
         header, used = _fill(built, source, decision, upto, seen_bytes)
     finally:
         if source is not None:
             source.stream.close()
-    why = (decision.why, f"profile {chosen.name}: " + ("asked for" if profile else f"computes for dialect {decision.dialect.name}"))
-    return Network(
-        built.layers,
-        in_shape=built.in_shape,
-        dialect=decision.dialect,
-        profile=chosen,
-        header=header,
-        origin=Origin(decision.cfg, source.name if source else "", used, why, built.warnings),
-        names=_names_beside(cfg),
-        letter_box=built.letter_box,
-    )
+    who = "asked for" if profile else f"computes for dialect {decision.dialect.name}"
+    why = (decision.why, f"profile {chosen.name}: {who}")
+    origin = Origin(decision.cfg, source.name if source else "", used, why, built.warnings)
+    return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
 
 
-def _check_numbers(upto: int | None, seen_bytes: int | None) -> None:
+def _check_arguments(device: str, upto: int | None, seen_bytes: int | None) -> None:
+    if device != "cpu":
+        raise DeviceError(f"expected device 'cpu', got {device!r}; this build computes on the CPU only")
     if upto is not None and upto < 0:
         raise ValueError(f"expected upto to be a layer number of 0 or more, got {upto}")
     if seen_bytes not in (None, 4, 8):
         raise ValueError(f"expected seen_bytes to be 4 or 8, got {seen_bytes}")
+
+
+def _check_upto(upto: int | None, built: Built) -> None:
+    if upto is not None and upto > len(built.layers):
+        raise ValueError(f"expected upto to be at most the number of layers, {len(built.layers)}, got {upto}")
 
 
 def _raise_if_strict(built: Built, strict: bool) -> None:
@@ -207,9 +208,12 @@ def load_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         raise WeightsError(f"{os.fspath(path)}: cannot be read as class names, one a line: {reason}") from reason
 
 
-def _names_beside(cfg: CfgSource) -> tuple[str, ...]:
-    """Those in a file of the cfg's stem and `.names` beside it."""
-    if not isinstance(cfg, str | os.PathLike):
-        return ()
-    path = Path(cfg).with_suffix(".names")
-    return load_names(path) if path.is_file() else ()
+def _names_beside(cfg: CfgSource) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those in a file of the cfg's stem and `.names` beside it, and a warning where that file is no text."""
+    path = Path(cfg).with_suffix(".names") if isinstance(cfg, str | os.PathLike) else None
+    if path is None or not path.is_file():
+        return (), ()
+    try:
+        return load_names(path), ()
+    except WeightsError as reason:
+        return (), (str(reason),)

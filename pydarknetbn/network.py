@@ -15,10 +15,10 @@ import numpy as np
 from . import _native, boxes, image
 from ._native import Array, CData, ffi, lib
 from .boxes import Detections, NmsKind
-from .building import Origin
+from .building import Built, Origin
 from .dialect import Dialect, Profile
-from .errors import StateError, UnsupportedError
-from .layers import Layer, Shape
+from .errors import ShapeError, StateError, UnsupportedError
+from .layers import Layer
 from .weights import Header, counter_bytes, write_file, write_weights
 
 __all__ = ["Network"]
@@ -39,20 +39,18 @@ class Network:
 
     def __init__(
         self,
-        layers: Sequence[Layer],
+        built: Built,
         *,
-        in_shape: Shape,
         dialect: Dialect,
         profile: Profile,
         header: Header,
         origin: Origin,
         names: tuple[str, ...] = (),
-        letter_box: bool = False,
         folded: bool = False,
     ) -> None:
-        self.layers, self.names, self.header, self.origin = tuple(layers), names, header, origin
-        self._in_shape, self._dialect, self._profile = in_shape, dialect, profile
-        self._letter_box, self.folded = letter_box, folded
+        self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
+        self._in_shape, self._dialect, self._profile = built.in_shape, dialect, profile
+        self._letter_box, self.folded = built.letter_box, folded
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -205,6 +203,8 @@ class Network:
     def _detect(self, picture: Any, thresh: float, how: Literal["letterbox", "stretch"]) -> Detections:
         pixels = picture if isinstance(picture, np.ndarray) else image.load_image(picture)
         x = image.fit(pixels, self.w, self.h, how=how)[np.newaxis]
+        if pixels.shape[0] != self.c:
+            raise ShapeError(f"expected a picture of shape ({self.c}, height, width), got {pixels.shape}")
         with self._open():
             self._run(self._checked(x), False)
             return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")

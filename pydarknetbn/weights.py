@@ -17,7 +17,7 @@ import codecs
 import io
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -130,6 +130,8 @@ def open_weights(weights: str | os.PathLike[str] | bytes | BinaryIO) -> Source:
         return Source("<bytes>", io.BytesIO(weights), len(weights))
     if isinstance(weights, str | os.PathLike):
         name = os.fsdecode(weights)
+        if not name:
+            raise WeightsError("the path of the weights is empty; pass the path of a .weights file, or its content as bytes")
         try:
             stream = Path(name).open("rb")
             size = os.fstat(stream.fileno()).st_size
@@ -138,7 +140,7 @@ def open_weights(weights: str | os.PathLike[str] | bytes | BinaryIO) -> Source:
         except IsADirectoryError:
             raise WeightsError(f"{name}: is a directory, expected a .weights file; name the file in it") from None
         except (OSError, ValueError) as reason:
-            raise WeightsError(f"{name or 'the empty path'}: cannot be read as a .weights file: {reason}") from reason
+            raise WeightsError(f"{name}: cannot be read as a .weights file: {reason}") from reason
         return Source(name, stream, size)
     if not hasattr(weights, "read"):
         raise TypeError(f"weights is a path, bytes or a binary file, got {type(weights).__name__}")
@@ -186,7 +188,7 @@ def _short_header(source: Source, size: int) -> WeightsError:
     return WeightsError(message, offset=source.nbytes)
 
 
-def read_arrays(source: Source, header: Header, layers: Iterable[Layer], cfg_name: str, upto: int | None = None) -> int:
+def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_name: str, upto: int | None = None) -> int:
     """Fills the arrays of the layers from the stream, which stands behind the header.
 
     Sizes are compared before anything is written.
@@ -197,8 +199,10 @@ def read_arrays(source: Source, header: Header, layers: Iterable[Layer], cfg_nam
     Raises:
         WeightsError: the file holds fewer or more bytes than the layers take; it names where it ends, or what is left over.
     """
-    wanted = list(entries(layers, upto))
-    check_size(source, header, wanted, cfg_name)
+    wanted, beyond = list(entries(layers, upto)), 0
+    if upto is not None:
+        beyond = sum(entry.array.nbytes for entry in entries(layer for layer in layers if layer.index >= upto))
+    check_size(source, header, wanted, beyond, cfg_name)
     for layer, name, array in wanted:
         target = array
         if header.transposed and layer.type == "connected" and name == "weights":
@@ -218,11 +222,14 @@ def _read_into(source: Source, array: Array) -> None:
         done += got
 
 
-def check_size(source: Source, header: Header, wanted: list[Entry], cfg_name: str) -> None:
-    """Raises a WeightsError that says where the file ends, unless header and arrays fill it exactly."""
+def check_size(source: Source, header: Header, wanted: list[Entry], beyond: int, cfg_name: str) -> None:
+    """Raises a WeightsError that says where the file ends, unless header and arrays fill it exactly.
+
+    After the wanted arrays there may be those of all other layers, `beyond` bytes.
+    """
     floats = sum(entry.array.size for entry in wanted)
     difference = source.nbytes - header.nbytes - floats * _FLOAT
-    if not difference:
+    if difference in (0, beyond):
         return
     held, rest = divmod(source.nbytes - header.nbytes, _FLOAT)
     odd = f" and {rest} bytes" if rest else ""
@@ -230,7 +237,7 @@ def check_size(source: Source, header: Header, wanted: list[Entry], cfg_name: st
     message += f", but {cfg_name} takes {floats:,}"
     if difference > 0:
         extra = f"{difference:,} bytes are left over after the last array"
-        hint = "is the cfg of another model, or another number of classes or filters?"
+        hint = "it belongs to another cfg, or to one with other classes or filters"
         raise WeightsError(f"{message}: {extra}; {hint}{_counter_hint(header, difference)}", offset=source.nbytes - difference)
     if not held and not rest:
         raise WeightsError(f"{message}: it is a header with zero parameters; take the whole file", offset=source.nbytes)

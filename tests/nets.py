@@ -18,6 +18,7 @@ from pydarknetbn._native import Array
 
 CFG = Path(__file__).parent.parent / "cfg"
 TINY = CFG / "tiny-yolo.cfg"
+FASTEST = ["yolo-fastest", "yolo-fastest-1.1", "yolo-fastest-1.1-xl", "yolo-fastest-xl", "yolo-fastest-1.1_body"]
 
 # --- made in the test -----------------------------------------------------------------------------------------------------------
 

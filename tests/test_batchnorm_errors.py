@@ -25,7 +25,7 @@ def test_backward_after_an_inference_forward() -> None:
     bn = BatchNorm(3)
     bn.forward(X, train=True)
     bn.forward(X, train=False)
-    with pytest.raises(StateError, match="the last forward was an inference forward"):
+    with pytest.raises(StateError, match="the last forward was one that kept no x; backward needs a training forward before it"):
         bn.backward(DELTA)
     bn.forward(X, train=True)
     bn.backward(DELTA)

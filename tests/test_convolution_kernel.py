@@ -92,9 +92,10 @@ def empty_output(case: Case) -> Array:
 
 def fast(case: Case, x: Array, weights: Array) -> Array:
     out, shape = empty_output(case), case.struct()
-    scratch = np.full(lib.convolve_scratch(shape) * lib.get_num_threads(), np.nan, np.float32)
+    threads = lib.get_num_threads()
+    scratch = np.full(lib.convolve_scratch(shape) * threads, np.nan, np.float32)
     pointers = [_native.floats(array) for array in (x, weights, out, scratch)]
-    lib.convolve(shape, case.batch * case.groups, case.groups, *pointers)
+    lib.convolve(shape, case.batch * case.groups, case.groups, *pointers, threads)
     return out
 
 

@@ -180,7 +180,7 @@ def test_a_size_of_0_is_refused(name: str) -> None:
     [
         ({"c": 4, "n": 6, "groups": 3}, "4 channels and 6 filters do not both divide into 3 groups"),
         ({"c": 4, "n": 5, "groups": 2}, "4 channels and 5 filters do not both divide into 2 groups"),
-        ({"h": 2, "w": 2, "size": 3}, "has no values"),
+        ({"h": 2, "w": 2, "size": 3}, "a kernel of 3 x 3 is larger than an image of 2 x 2 with a padding of 0"),
     ],
 )
 def test_options_that_make_no_layer_are_refused_with_numbers(options: dict[str, int], said: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from heads import RULE, Head, make_head, read, yolo_output
 
+from heads import RULE, Head, make_head, read, yolo_output
 from pydarknetbn._native import check, enum, ffi, floats, lib, make, rule
 from pydarknetbn.boxes import decode, kept
 from pydarknetbn.dialect import PROFILES

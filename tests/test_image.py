@@ -100,9 +100,9 @@ def test_resize_agrees_with_float64_interpolation():
         columns, rows = np.linspace(0, source_w - 1, w), np.linspace(0, source_h - 1, h)
         part = [[np.interp(columns, np.arange(source_w), row) for row in plane.astype(float)] for plane in picture]
         wide = np.array(part)
-        expected = np.stack(
-            [[np.interp(rows, np.arange(source_h), plane[:, x]) for x in range(w)] for plane in wide]
-        ).transpose(0, 2, 1)
+        expected = np.stack([[np.interp(rows, np.arange(source_h), plane[:, x]) for x in range(w)] for plane in wide]).transpose(
+            0, 2, 1
+        )
         # a float32 position up to 64 is off by 2**-18 at most, once in each pass, and a pixel's slope is below 1;
         # the last row has a test of its own
         assert np.abs(im.resize(picture, w, h) - expected)[:, :-1].max() < 2 * 2**-18

@@ -35,7 +35,6 @@ def plane(*rows: list[float]) -> Array:
         ("size=3 stride=1", [[-1, -1, -2], [-1, -1, -2], [-4, -4, -5]]),
         ("size=2 stride=2", [[-1, -3], [-7, -9]]),
         ("size=3 stride=2 padding=0", [[-1]]),
-        ("stride=3", [[-1]]),
     ],
 )
 def test_maxpool_pads_with_minus_infinity_first_right_and_below(dialect, options, want):
@@ -45,6 +44,10 @@ def test_maxpool_pads_with_minus_infinity_first_right_and_below(dialect, options
 def test_maxpool_takes_a_stride_for_each_axis():
     got = run(ramp(1, 4, 4), "maxpool size=1 stride_x=2 stride_y=3", dialect="alexeyab")
     assert got[0, 0].tolist() == [[0, 2], [12, 14]]
+
+
+def test_maxpool_is_as_large_as_its_stride_where_no_size_is_given():
+    assert run(ramp(1, 3, 3), "maxpool stride=3 padding=0").ravel().tolist() == [8]
 
 
 @pytest.mark.parametrize("dialect", ["alexeyab", "hank-ai"])

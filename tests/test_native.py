@@ -149,9 +149,9 @@ def test_every_status_has_its_exception() -> None:
 
 
 def test_the_message_says_what_the_core_found() -> None:
-    with pytest.raises(ShapeError, match=r"^here: a layer of 0 x 1 x 1 to 0 x 1 x 1 has no values$"):
+    with pytest.raises(ShapeError, match=r"^here: a layer of 1 x 1 x 0 to 1 x 1 x 0 has no values$"):
         _native.make("batchnorm", 0, 1, 1, _native.rule("batchnorm_rule", RULE), where="here")
-    with pytest.raises(ShapeError, match=r"^a layer of 3 x 0 x 1"):
+    with pytest.raises(ShapeError, match=r"^a layer of 1 x 0 x 3"):
         _native.make("batchnorm", 3, 0, 1, _native.rule("batchnorm_rule", RULE))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import pydarknetbn as dn
 from core import LIBM, RECORDED, assert_same_bits, same_bits
-from nets import CFG, TINY, cfg_of, computed, noise, numbered, ramp, recorded_run, tiny_yolo, weights_of
+from nets import CFG, FASTEST, TINY, cfg_of, computed, noise, numbered, ramp, recorded_run, tiny_yolo, weights_of
 from pydarknetbn._native import Array
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
@@ -49,9 +49,6 @@ def test_every_layer_equals_the_recorded_one(path, threads):
     assert names
     for name, index in names.items():
         assert_layer(net.layers[index].output, recorded[name], f"{path.stem} {name}", libm[index])
-
-
-FASTEST = ["yolo-fastest", "yolo-fastest-1.1", "yolo-fastest-1.1-xl", "yolo-fastest-xl", "yolo-fastest-1.1_body"]
 
 
 @pytest.mark.parametrize("name", FASTEST)
@@ -162,6 +159,11 @@ def test_training_step_keeps_the_batchs_statistics():
     assert np.allclose(layer.mean, [1.5, 3.5])
     assert np.allclose(layer.rolling_mean, [0.015, 0.035])
     assert layer.x.shape == layer.x_norm.shape == (1, 2, 4, 4)
+    conv = dn.load(CFG / "convolutional.cfg", seed=1)
+    conv.forward(noise(3, 3, 8, 8), train=True)
+    conv.forward(noise(1, 3, 8, 8))
+    assert (conv.layers[0].x.shape, conv.layers[0].output.shape) == ((3, 2, 8, 8), (1, 2, 8, 8))
+    assert conv.layers[0].mean.shape == conv.layers[0].variance.shape == (2,)
 
 
 @pytest.mark.parametrize("profile", RECORDED[:2])
@@ -203,7 +205,8 @@ def test_initial_values_follow_the_seed(dialect):
     assert first == same != other
     layer = dn.load(TINY, dialect=dialect).layers[2]
     assert np.array_equal([*layer.scales, *layer.biases, *layer.rolling_mean], [1] * 8 + [0] * 16)
-    assert 0.5 < layer.weights.std() / (np.sqrt(2 / 36) * (1 if dialect == "pjreddie" else 3**-0.5)) < 1.5
+    drawn = np.abs(layer.weights / np.sqrt(2 / 36))  # normal in the first fork, uniform from -1 to 1 in the later ones
+    assert 2 < drawn.max() < 5 if dialect == "pjreddie" else 0.9 < drawn.max() <= 1
 
 
 # --- passing on -----------------------------------------------------------------------------------------------------------------
@@ -260,10 +263,9 @@ AFTER = {
     "to_bytes": lambda net: net.to_bytes(),
     "save": lambda net: net.save(io.BytesIO()),
 }
-FAULTY = pytest.mark.xfail(strict=True, reason="only forward asks whether the network is closed")
 
 
-@pytest.mark.parametrize("call", [pytest.param(name, marks=[] if name == "forward" else FAULTY) for name in AFTER])
+@pytest.mark.parametrize("call", AFTER)
 def test_call_after_with_or_close_says_so(call):
     with tiny_yolo() as net:
         AFTER[call](net)
@@ -271,7 +273,6 @@ def test_call_after_with_or_close_says_so(call):
         AFTER[call](net)
 
 
-@pytest.mark.xfail(strict=True, reason="an array's name takes no assignment, which an augmented one ends with")
 def test_parameter_takes_an_augmented_assignment():
     layer = dn.load(CFG / "convolutional.cfg", weights_of(numbered(62))).layers[0]
     layer.biases += 1

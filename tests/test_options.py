@@ -42,10 +42,7 @@ def test_integer_reads_whole_numbers(text, value):
     ("text", "expected"),
     [
         *((text, "expected a whole number in plain digits") for text in ["1y", "leaky", "x", "0x10", "1_000"]),
-        *(
-            (text, "expected a whole number in plain digits")
-            for text in ["nan", "inf", "-", ".", "1e3", "\u0663", "1,2"]
-        ),
+        *((text, "expected a whole number in plain digits") for text in ["nan", "inf", "-", ".", "1e3", "\u0663", "1,2"]),
         ("64.5", "expected a whole number"),
         ("2147483648", "expected 2147483647 or less"),
         ("-2147483649", "expected -2147483648 or more"),
@@ -64,9 +61,7 @@ def test_integer_of_ten_thousand_digits_is_refused():
         net(width="9" * 10_000).integer("width", 0)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "fits"), [(3, None, True), (4, None, False), (None, 3, True), (None, 2, False)]
-)
+@pytest.mark.parametrize(("low", "high", "fits"), [(3, None, True), (4, None, False), (None, 3, True), (None, 2, False)])
 def test_integer_limits_are_inclusive(low, high, fits):
     section = net(size="3")
     if fits:
@@ -98,9 +93,7 @@ def test_number_reads_numbers_as_people_write_them(text, value):
     assert (result, math.copysign(1, result)) == (value, math.copysign(1, value))
 
 
-@pytest.mark.parametrize(
-    "text", ["1y", "nan", "inf", "-inf", "0x1p3", "1e", "e5", ".", "+", "--1", "1e999", "3.41e38", "1_0"]
-)
+@pytest.mark.parametrize("text", ["1y", "nan", "inf", "-inf", "0x1p3", "1e", "e5", ".", "+", "--1", "1e999", "3.41e38", "1_0"])
 def test_number_refuses_the_rest(text):
     with pytest.raises(CfgError, match=r"^<bytes>:2: \[net\] has decay='.*', expected a number"):
         net(decay=text).number("decay", 1.0)

@@ -270,7 +270,6 @@ def test_place_that_takes_no_file_is_named(tmp_path, target):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.xfail(strict=True, reason="the rename puts a file in the place of the link")
 def test_saving_through_a_link_writes_the_file_it_names(tmp_path):
     real, link = tmp_path / "real.weights", tmp_path / "link.weights"
     real.write_bytes(b"old")

@@ -19,7 +19,7 @@ from pycocotools.cocoeval import COCOeval
 from rich.progress import track
 
 import pydarknetbn as dn
-from shapes import NAMES, SIZE, Scene, draw_scene
+from shapes import NAMES, SIZE, Scene, random_scene
 from torch_network import TorchNetwork, head_of
 
 CFG = Path(__file__).parent.parent / "cfg" / "shapes.cfg"
@@ -70,8 +70,7 @@ def by_package(net: dn.Network, scenes: list[Scene]) -> list[list[dict[str, obje
     """Detections of `Network.detect`."""
     found = []
     for number, scene in enumerate(track(scenes, description="this package")):
-        pixels = dn.image.from_array(np.asarray(scene.picture))
-        found.append(rows_of(net.detect(pixels, thresh=THRESH, nms=NMS), number))
+        found.append(rows_of(net.detect(scene.picture, thresh=THRESH, nms=NMS), number))
     return found
 
 
@@ -80,10 +79,10 @@ def by_torch(net: dn.Network, scenes: list[Scene]) -> list[list[dict[str, object
     model = TorchNetwork(net).eval()
     found = []
     for number, scene in enumerate(track(scenes, description="PyTorch")):
-        pixels = torch.from_numpy(dn.image.from_array(np.asarray(scene.picture)))[None]
+        pixels = torch.from_numpy(dn.resize(scene.picture, SIZE, SIZE))[None]
         with torch.no_grad():
             heads = [head_of(raw, layer, SIZE) for layer, raw in model(pixels)]
-        boxes = torch.cat([head.boxes.reshape(-1, 4) for head in heads])
+        boxes = torch.cat([head.boxes.reshape(-1, 4) for head in heads]) * (scene.picture.width / SIZE)
         objectness = torch.cat([head.objectness.reshape(-1) for head in heads]).sigmoid()
         classes = torch.cat([head.classes.reshape(-1, len(NAMES)) for head in heads]).sigmoid()
         kept = objectness > THRESH
@@ -100,7 +99,7 @@ def main() -> None:
     weights = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("pydarknetbn/data/shapes.weights")
     net = dn.load(CFG, weights)
     generator = np.random.default_rng(SEED)
-    scenes = [draw_scene(generator) for _ in range(SCENES)]
+    scenes = [random_scene(generator) for _ in range(SCENES)]
     ours, theirs = (mean_average_precision(scenes, run(net, scenes)) for run in (by_package, by_torch))
     print(f"mAP at IoU .5 over {SCENES} held-out pictures: {ours:.4f} through this package, {theirs:.4f} through PyTorch")
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-__all__ = ["NAMES", "SIZE", "Scene", "draw_scene"]
+__all__ = ["NAMES", "SIZE", "Scene", "draw_scene", "random_scene"]
 
 NAMES = ("circle", "square", "triangle")
 SIZE = 96
+_SIDES = (96, 144, 192, 240)  # a network sees pictures of any size, brought to its own by Darknet's resize
 _SMOOTH = 4  # shapes are drawn this much larger and reduced, so that their edges are smooth
 _MAX_OVERLAP = 0.15
 
@@ -22,7 +23,7 @@ class Scene:
     """A picture and its objects.
 
     Args:
-        picture: RGB, SIZE x SIZE.
+        picture: RGB, a square.
         boxes: (n, 4) x, y, w, h: centre and size in pixels.
         classes: (n) indexes into NAMES.
     """
@@ -32,9 +33,9 @@ class Scene:
     classes: NDArray[np.int64]
 
 
-def draw_scene(generator: np.random.Generator) -> Scene:
-    """One picture with one to five shapes that hardly overlap."""
-    picture = _background(generator)
+def draw_scene(generator: np.random.Generator, *, side: int = SIZE) -> Scene:
+    """One picture with one to five shapes that hardly overlap; the same scene at any size but for its noise."""
+    picture = _background(generator, side)
     boxes: list[tuple[float, float, float, float]] = []
     classes: list[int] = []
     for _ in range(int(generator.integers(1, 6))):
@@ -42,25 +43,31 @@ def draw_scene(generator: np.random.Generator) -> Scene:
         outline = _outline(kind, generator)
         box = _box_of(outline)
         if all(_overlap(box, other) <= _MAX_OVERLAP for other in boxes):
-            picture = _paint(picture, outline, generator)
+            picture = _paint(picture, outline, generator, side / SIZE)
             boxes.append(box)
             classes.append(kind)
-    noise = generator.normal(0, generator.uniform(0, 14), (SIZE, SIZE, 3))
+    noise = generator.normal(0, generator.uniform(0, 14), (side, side, 3))
     pixels = np.clip(np.asarray(picture, np.float64) + noise, 0, 255).astype(np.uint8)
-    return Scene(Image.fromarray(pixels), np.array(boxes, np.float32).reshape(-1, 4), np.array(classes, np.int64))
+    placed = np.array(boxes, np.float32).reshape(-1, 4) * np.float32(side / SIZE)
+    return Scene(Image.fromarray(pixels), placed, np.array(classes, np.int64))
 
 
-def _background(generator: np.random.Generator) -> Image.Image:
+def random_scene(generator: np.random.Generator) -> Scene:
+    """A scene in a picture of one of several sizes."""
+    return draw_scene(generator, side=int(generator.choice(_SIDES)))
+
+
+def _background(generator: np.random.Generator, side: int) -> Image.Image:
     """Blotches of a few colours: a coarse random picture, enlarged."""
     cells = int(generator.integers(2, 9))
     base = generator.uniform(0, 255, 3)
     spread = generator.uniform(5, 60)
     coarse = np.clip(base + generator.normal(0, spread, (cells, cells, 3)), 0, 255).astype(np.uint8)
-    return Image.fromarray(coarse).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+    return Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
 
 
 def _outline(kind: int, generator: np.random.Generator) -> list[tuple[float, float]]:
-    """Corners of a shape inside the picture, in pixels."""
+    """Corners of a shape inside a picture of SIZE x SIZE."""
     radius = generator.uniform(6.5, 24)
     x, y = generator.uniform(radius + 1, SIZE - radius - 1, 2)
     corners = {0: 48, 1: 4, 2: 3}[kind]
@@ -82,14 +89,15 @@ def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float,
     return max(sides[0], 0) * max(sides[1], 0) / min(a[2] * a[3], b[2] * b[3])
 
 
-def _paint(picture: Image.Image, outline: list[tuple[float, float]], generator: np.random.Generator) -> Image.Image:
+def _paint(picture: Image.Image, outline: list[tuple[float, float]], generator: np.random.Generator, scale: float) -> Image.Image:
     """A filled shape whose colour differs from what it covers."""
     x, y, *_ = _box_of(outline)
-    below = np.asarray(picture.getpixel((int(x), int(y))), np.float64)
+    below = np.asarray(picture.getpixel((int(x * scale), int(y * scale))), np.float64)
     colour = generator.uniform(0, 255, 3)
     while np.abs(colour - below).sum() < 120:
         colour = generator.uniform(0, 255, 3)
-    mask = Image.new("L", (SIZE * _SMOOTH, SIZE * _SMOOTH), 0)
-    ImageDraw.Draw(mask).polygon([(px * _SMOOTH, py * _SMOOTH) for px, py in outline], fill=255)
-    mask = mask.resize((SIZE, SIZE), Image.Resampling.BOX)
-    return Image.composite(Image.new("RGB", (SIZE, SIZE), tuple(int(value) for value in colour)), picture, mask)
+    fine = scale * _SMOOTH
+    mask = Image.new("L", (picture.width * _SMOOTH, picture.height * _SMOOTH), 0)
+    ImageDraw.Draw(mask).polygon([(px * fine, py * fine) for px, py in outline], fill=255)
+    mask = mask.resize(picture.size, Image.Resampling.BOX)
+    return Image.composite(Image.new("RGB", picture.size, tuple(int(value) for value in colour)), picture, mask)

@@ -19,17 +19,22 @@ from torch import Tensor
 from torch.nn import functional
 
 import pydarknetbn as dn
-from shapes import SIZE, Scene, draw_scene
+from shapes import SIZE, Scene, random_scene
 from torch_network import TorchNetwork, head_of
 
 CFG = Path(__file__).parent.parent / "cfg" / "shapes.cfg"
-SEED, SCENES, STEPS, BATCH, RATE = 2026, 16384, 2600, 48, 4e-3
-IGNORE_OVERLAP = 0.6
+SEED, SCENES, STEPS, BATCH, RATE = 2026, 12288, 2400, 48, 4e-3
+IGNORE_OVERLAP, SIMILAR = 0.7, 0.5
 
 
 def tensor_of(scenes: list[Scene]) -> Tensor:
     """(batch, 3, SIZE, SIZE) in 0..1."""
-    return torch.from_numpy(np.stack([dn.image.from_array(np.asarray(scene.picture)) for scene in scenes]))
+    return torch.from_numpy(np.stack([dn.resize(scene.picture, SIZE, SIZE) for scene in scenes]))
+
+
+def at_network_size(scene: Scene) -> Scene:
+    """The same boxes in pixels of the network's input."""
+    return Scene(scene.picture, scene.boxes * np.float32(SIZE / scene.picture.width), scene.classes)
 
 
 def overlaps(wh: Tensor, anchors: Tensor) -> Tensor:
@@ -55,17 +60,19 @@ class Assigned(NamedTuple):
 
 
 def assign(layer: dn.Layer, scenes: list[Scene]) -> Assigned:
-    """Each object goes to the anchor of the most similar size, in the cell of its centre."""
+    """Each object goes to every anchor of a similar size, and at least the most similar, in the cell of its centre.
+
+    More than one, since a neighbour of the best anchor finds the object too and has to know its class.
+    """
     image = torch.cat([torch.full((len(scene.classes),), b) for b, scene in enumerate(scenes)])
     boxes = torch.from_numpy(np.concatenate([scene.boxes for scene in scenes]))
     classes = torch.from_numpy(np.concatenate([scene.classes for scene in scenes]))
-    best = overlaps(boxes[:, 2:], torch.tensor(layer.head.anchors)).argmax(1)
-    position = torch.full((len(layer.head.anchors),), -1)
-    position[list(layer.head.mask)] = torch.arange(len(layer.head.mask))
-    mine = position[best] >= 0
+    similar = overlaps(boxes[:, 2:], torch.tensor(layer.head.anchors))
+    taken = (similar > SIMILAR) | (similar == similar.amax(1, keepdim=True))
+    chosen, position = taken[:, list(layer.head.mask)].nonzero(as_tuple=True)
     cells = (boxes[:, :2] * torch.tensor([layer.out_shape.w, layer.out_shape.h]) / SIZE).long()
-    places = (image[mine], position[best][mine], cells[mine, 1], cells[mine, 0])
-    return Assigned(places, boxes[mine], classes[mine])
+    places = (image[chosen], position, cells[chosen, 1], cells[chosen, 0])
+    return Assigned(places, boxes[chosen], classes[chosen])
 
 
 def head_loss(raw: Tensor, layer: dn.Layer, scenes: list[Scene]) -> Tensor:
@@ -98,7 +105,7 @@ def train(model: TorchNetwork, scenes: list[Scene]) -> None:
     for step in track(range(STEPS), description="training"):
         chosen = generator.integers(0, len(scenes), BATCH)
         raws = model(pixels[chosen])
-        batch = [scenes[index] for index in chosen]
+        batch = [at_network_size(scenes[index]) for index in chosen]
         loss = sum((head_loss(raw, layer, batch) for layer, raw in raws), torch.zeros(())) / BATCH
         optimiser.zero_grad()
         loss.backward()
@@ -117,7 +124,7 @@ def main() -> None:
     began = time.perf_counter()
     torch.manual_seed(SEED)
     generator = np.random.default_rng(SEED)
-    scenes = [draw_scene(generator) for _ in track(range(SCENES), description="drawing")]
+    scenes = [random_scene(generator) for _ in track(range(SCENES), description="drawing")]
     net = dn.load(CFG, dialect="alexeyab", seed=SEED)
     model = TorchNetwork(net)
     train(model, scenes)

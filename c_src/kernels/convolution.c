@@ -127,8 +127,8 @@ static void convolve_panels(void *context, size_t begin, size_t end, size_t thre
 }
 
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
-              float *scratch) {
+              float *scratch, size_t threads) {
     job j = {s, groups, input, weights, output, scratch};
     size_t panels = (s->out_h * s->out_w + PANEL - 1) / PANEL;
-    parallel_for(images * panels, s->n * s->c * s->size * s->size * PANEL, convolve_panels, &j);
+    parallel_for_on(threads, images * panels, s->n * s->c * s->size * s->size * PANEL, convolve_panels, &j);
 }

@@ -4,10 +4,8 @@
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
-/* Floats along one axis of the output, 0 where the kernel is larger than the padded image. */
 static size_t out_size(size_t in, size_t pad, size_t size, size_t dilation, size_t stride) {
-    size_t padded = in + 2 * pad * dilation, kernel = dilation * (size - 1) + 1;
-    return padded < kernel ? 0 : (padded - kernel) / stride + 1;
+    return (in + 2 * pad * dilation - dilation * (size - 1) - 1) / stride + 1;
 }
 
 /* The forks skip im2col for a kernel of one pixel; it may not read past the image. */
@@ -34,10 +32,11 @@ static convolution_shape shape_of_group(const layer *l) {
 
 static status forward_convolutional_layer(layer *l, const network_state *state) {
     convolution_shape s = shape_of_group(l);
-    size_t floats, factors[] = {convolve_scratch(&s), get_num_threads(), sizeof(float)};
-    float *scratch = product(&floats, factors, 3) ? malloc(floats) : NULL;
+    size_t threads = get_num_threads(); /* asked once: another thread may change it */
+    size_t bytes, factors[] = {convolve_scratch(&s), threads, sizeof(float)};
+    float *scratch = product(&bytes, factors, 3) ? malloc(bytes) : NULL;
     if (!scratch) return fail(STATUS_OUT_OF_MEMORY, "no memory for the workspace of a convolution");
-    convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, l->output, scratch);
+    convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, l->output, scratch, threads);
     free(scratch);
     if (l->batchnorm) {
         status done = normalize_output(l->batchnorm, l->output, state);
@@ -67,6 +66,10 @@ static status check(const convolutional_options *o) {
         o->dilation * o->size > largest || o->pad * o->dilation > largest)
         return fail(STATUS_SHAPE, "a convolution of %zu x %zu with size %zu, padding %zu and dilation %zu is too large", o->h, o->w,
                     o->size, o->pad, o->dilation);
+    size_t kernel = o->dilation * (o->size - 1) + 1, padding = 2 * o->pad * o->dilation;
+    if (o->h + padding < kernel || o->w + padding < kernel)
+        return fail(STATUS_SHAPE, "a kernel of %zu x %zu is larger than an image of %zu x %zu with a padding of %zu", kernel,
+                    kernel, o->w, o->h, padding / 2);
     if (o->c % o->groups || o->n % o->groups)
         return fail(STATUS_SHAPE, "%zu channels and %zu filters do not both divide into %zu groups", o->c, o->n, o->groups);
     return STATUS_OK;

@@ -7,11 +7,11 @@ layer *make_layer(shape in, shape out) {
     size_t inputs, outputs;
     size_t in_factors[] = {in.c, in.h, in.w}, out_factors[] = {out.c, out.h, out.w};
     if (!product(&inputs, in_factors, 3) || !product(&outputs, out_factors, 3)) {
-        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu is too large", in.c, in.h, in.w, out.c, out.h, out.w);
+        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu is too large", in.w, in.h, in.c, out.w, out.h, out.c);
         return NULL;
     }
     if (!inputs || !outputs) {
-        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu has no values", in.c, in.h, in.w, out.c, out.h, out.w);
+        fail(STATUS_SHAPE, "a layer of %zu x %zu x %zu to %zu x %zu x %zu has no values", in.w, in.h, in.c, out.w, out.h, out.c);
         return NULL;
     }
     layer *l = calloc(1, sizeof *l);

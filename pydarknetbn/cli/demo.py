@@ -15,7 +15,7 @@ from .. import image
 from ..boxes import Detections
 from ..files import write_atomically
 from ..folding import FoldReport, fold
-from ..loading import load, load_names
+from ..loading import load_names
 from ..network import Network
 from . import common, detect, info
 
@@ -24,10 +24,17 @@ __all__ = ["demo"]
 OutOption = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files that it writes.")]
 
 
-def demo(output: OutOption = Path(), json: common.JsonOption = False, quiet: common.QuietOption = False) -> None:
+def demo(
+    output: OutOption = Path(),
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
+    dialect: common.DialectOption = "auto",
+    profile: common.ProfileOption = None,
+    threads: common.ThreadsOption = None,
+) -> None:
     """Show all of it on a network that ships inside the package."""
     cfg, weights, names, picture = (_shipped(f"shapes.{ending}") for ending in ("cfg", "weights", "names", "png"))
-    net = load(cfg, weights)
+    net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
     net.names = load_names(names)
     output.mkdir(parents=True, exist_ok=True)
     found = cast(Detections, net.detect(picture))

@@ -11,7 +11,7 @@ from . import common
 __all__ = ["profiles"]
 
 
-def profiles(json: common.JsonOption = False) -> None:
+def profiles(json: common.JsonOption = False, quiet: common.QuietOption = False) -> None:  # noqa: ARG001
     """Show the profiles: epsilons, rolling factors, variances and the evidence for them."""
     if json:
         common.print_json([_document(profile) for profile in all_profiles()])

@@ -161,8 +161,9 @@ class Layer:
         pointer = getattr(owner, name)
         if pointer == _native.ffi.NULL or self.native is None:
             raise self._missing(name)
-        batch = self.native.batch if name == "output" else getattr(owner, f"{name}_batch")
-        shape = (self.out_shape.c,) if name in _OF_CHANNELS else (batch, *self.out_shape)
+        if name in _OF_CHANNELS:
+            return _native.view(pointer, (self.out_shape.c,))
+        shape = (self.native.batch if name == "output" else getattr(owner, f"{name}_batch"), *self.out_shape)
         if shape[0] == 0:
             raise self._missing(name)
         return _native.view(pointer, shape)
