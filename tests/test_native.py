@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,6 +104,7 @@ def test_a_slice_of_a_view_keeps_the_memory_of_a_freed_layer() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this platform does not tell the resident memory")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the address sanitizer keeps freed memory")
 def test_memory_is_given_back_with_the_last_view() -> None:
     """A layer of four arrays of 4 MiB each; kept, twenty of them would be 320 MiB."""
     before = resident_bytes()

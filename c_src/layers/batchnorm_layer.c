@@ -11,7 +11,8 @@ static extent extent_of(const layer *l, size_t batch) {
 }
 
 static status forward_standalone(layer *l, const network_state *state) {
-    memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
+    /* memmove: the input may be a view of the last output */
+    memmove(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
     return normalize_output(l, l->output, state);
 }
 
@@ -86,6 +87,10 @@ static status prepare_forward(layer *l, size_t floats, const network_state *stat
     if (s == STATUS_OK && state->cache && state->train) s = ensure_array(&l->x_norm, floats);
     if (s == STATUS_OK && state->train) s = ensure_channels(l, channels, 2);
     if (s == STATUS_OK && state->train && !(*kept = make_array(l->c))) s = STATUS_OUT_OF_MEMORY;
+    if (s == STATUS_OUT_OF_MEMORY) { /* one of the arrays may be new and empty */
+        l->x_batch = l->x_norm_batch = 0;
+        l->cached = CACHED_NOTHING;
+    }
     return s;
 }
 
