@@ -16,7 +16,12 @@ import pydarknetbn as dn
 
 DATA = files("pydarknetbn") / "data"
 # What is drawn on the picture: class, and the box's centre and size in pixels.
-OBJECTS: list[tuple[str, tuple[float, float, float, float]]] = []
+OBJECTS = [
+    ("square", (322.2, 126.7, 62.8, 62.8)),
+    ("circle", (278.2, 277.3, 153.1, 153.1)),
+    ("triangle", (113.2, 75.1, 87.9, 99.7)),
+    ("circle", (83.6, 239.5, 77.4, 77.4)),
+]
 
 
 def shipped() -> dn.Network:
@@ -36,7 +41,7 @@ def run(tmp_path_factory):
 def test_it_ends_well_and_tells_the_layers_the_boxes_and_the_fold(run):
     folder, done = run
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("convolutional", "yolo", "circle", "square", "triangle", "folded 7 batchnorms", str(folder / "demo.png")):
+    for word in ("convolutional", "yolo", "circle", "square", "triangle", "folded 8 batchnorms", str(folder / "demo.png")):
         assert word in done.stdout
 
 
@@ -65,7 +70,7 @@ def test_json_is_one_document(tmp_path):
     command = [sys.executable, "-c", "from pydarknetbn.cli import main; main()", "demo", "-o", str(tmp_path), "--json"]
     document = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert len(document["detections"]) == len(OBJECTS)
-    assert len(document["fold"]["folded"]) == 7
+    assert len(document["fold"]["folded"]) == 8
     assert [Path(path).name for path in document["files"]] == ["demo.png", "demo-folded.cfg", "demo-folded.weights"]
 
 

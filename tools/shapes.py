@@ -1,8 +1,12 @@
-"""Draws pictures of circles, squares and triangles of any colour on noisy backgrounds, with their boxes."""
+"""Draws pictures of circles, squares and triangles of any colour on noisy backgrounds, with their boxes.
+
+python tools/shapes.py OUT.png draws the picture that ships with the package, and prints its boxes.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +20,7 @@ SIZE = 96
 _SIDES = (96, 144, 192, 240)  # a network sees pictures of any size, brought to its own by Darknet's resize
 _SMOOTH = 4  # shapes are drawn this much larger and reduced, so that their edges are smooth
 _MAX_OVERLAP = 0.15
+_SHIPPED = 107
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +106,15 @@ def _paint(picture: Image.Image, outline: list[tuple[float, float]], generator: 
     ImageDraw.Draw(mask).polygon([(px * fine, py * fine) for px, py in outline], fill=255)
     mask = mask.resize(picture.size, Image.Resampling.BOX)
     return Image.composite(Image.new("RGB", picture.size, tuple(int(value) for value in colour)), picture, mask)
+
+
+def main() -> None:
+    """Writes the shipped picture."""
+    scene = draw_scene(np.random.default_rng(_SHIPPED), side=4 * SIZE)
+    scene.picture.save(sys.argv[1], optimize=True)
+    for box, kind in zip(scene.boxes, scene.classes, strict=True):
+        print(NAMES[kind], *(f"{side:.1f}" for side in box))
+
+
+if __name__ == "__main__":
+    main()

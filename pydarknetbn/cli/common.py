@@ -49,9 +49,9 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table with these columns, those in `right` aligned to the right."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+def table(*columns: str, right: tuple[str, ...] = (), gap: int = 2) -> Table:
+    """An empty table with these columns, those in `right` aligned to the right, and a gap between them."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=True)
     return made

@@ -48,9 +48,9 @@ def _stored(layer: Layer) -> int:
 
 def layer_table(net: Network, *, narrow: bool) -> Any:
     """The layers as Darknet prints them; narrow leaves the notes out."""
-    right = ("layer", "input", "output", "parameters", "BFLOPs")
-    columns = ["layer", "type", "size/stride", "input", "output", "parameters", "BFLOPs"]
-    made = common.table(*columns, *([] if narrow else ["notes"]), right=right)
+    right = ("layer", "input", "output", "parameters", "BF")
+    columns = ["layer", "type", "size/stride", "input", "output", "parameters", "BF"]
+    made = common.table(*columns, *([] if narrow else ["notes"]), right=right, gap=1 if narrow else 2)
     for layer in net.layers:
         count = _stored(layer)
         cells = [

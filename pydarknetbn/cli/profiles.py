@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
-from ..dialect import EpsilonRule, Profile
+from ..dialect import BatchNormRule, EpsilonRule, Profile
 from ..dialect import profiles as all_profiles
 from . import common
 
@@ -16,26 +17,28 @@ def profiles(json: common.JsonOption = False, quiet: common.QuietOption = False)
     if json:
         common.print_json([_document(profile) for profile in all_profiles()])
         return
-    made = common.table("profile", "evidence", "after", "forward", "backward", "rolling", "variance", "in")
+    made = common.table("profile", "evidence", "inference", "backward", "rolling", "var.", "in", gap=1)
     for profile in all_profiles():
-        for host, rule in profile.batchnorm.items():
-            first = host == "batchnorm"
-            made.add_row(
-                profile.name if first else "",
-                profile.evidence if first else "",
-                "itself" if first else host,
-                describe(rule.forward),
-                f"{describe(rule.direct_term)}, {describe(rule.statistic_terms)}",
-                f"{rule.rolling_keep:g} / {rule.rolling_add:g}",
-                rule.normalize_variance,
-                rule.intermediate,
-            )
+        for name, evidence, rule in _rows(profile):
+            backward = dict.fromkeys(map(describe, (rule.direct_term, rule.statistic_terms)))
+            rolling = f"{rule.rolling_keep:g}/{rule.rolling_add:g}"
+            cells = [name, evidence, describe(rule.forward), ", ".join(backward), rolling, rule.normalize_variance]
+            made.add_row(*cells, rule.intermediate)
     common.console().print(made)
 
 
+def _rows(profile: Profile) -> Iterator[tuple[str, str, BatchNormRule]]:
+    """A profile's rule after a convolution, and those after other layers that compute otherwise."""
+    main = profile.rule("convolutional")
+    yield profile.name, profile.evidence, main
+    for host, rule in profile.batchnorm.items():
+        if dataclasses.replace(rule, fold=main.fold, fold_root=main.fold_root, fold_factor=main.fold_factor) != main:
+            yield f"  {host}", "", rule
+
+
 def describe(epsilon: EpsilonRule) -> str:
-    """The root with its epsilon: sqrt(v + 1e-05) or sqrt(v) + 1e-06."""
-    return f"sqrt(v + {epsilon.value:g})" if epsilon.side == "inside" else f"sqrt(v) + {epsilon.value:g}"
+    """The root with its epsilon: √(v+1e-05) or √v+1e-06."""
+    return f"√(v+{epsilon.value:g})" if epsilon.side == "inside" else f"√v+{epsilon.value:g}"
 
 
 def _document(profile: Profile) -> dict[str, object]:
