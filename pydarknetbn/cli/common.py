@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from .._native import set_num_threads
@@ -26,6 +28,7 @@ __all__ = [
     "console",
     "load_network",
     "print_json",
+    "progress",
     "table",
     "warn",
 ]
@@ -42,6 +45,7 @@ ThreadsOption: TypeAlias = Annotated[
 ]
 
 _NARROW = 100
+Item = TypeVar("Item")
 
 
 def console() -> Console:
@@ -78,6 +82,14 @@ def warn(warnings: tuple[str, ...]) -> None:
     """One line each on standard error."""
     for warning in warnings:
         sys.stderr.write(f"warning: {warning}\n")
+
+
+def progress(items: Sequence[Item], description: str, *, quiet: bool) -> Iterator[Item]:
+    """The items, with a bar on standard error where that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield from items
+    else:
+        yield from track(items, description=description, console=Console(stderr=True), transient=True)
 
 
 def print_json(document: Any) -> None:

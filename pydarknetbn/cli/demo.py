@@ -9,7 +9,6 @@ from typing import Annotated, cast
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import track
 
 from .. import image
 from ..boxes import Detections
@@ -64,8 +63,7 @@ def _write(output: Path, found: Detections, picture: Path, folded: Network, quie
         cfg: lambda: write_atomically(cfg, lambda stream: stream.write(folded.origin.cfg.text.encode())),
         weights: lambda: folded.save(weights),
     }
-    told = jobs if quiet else track(jobs, description="writing", console=Console(stderr=True), transient=True)
-    for target in told:
+    for target in common.progress(list(jobs), "writing", quiet=quiet):
         jobs[target]()
     return boxes, cfg, weights
 

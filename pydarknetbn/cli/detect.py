@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
-from rich.progress import track
 
 from ..boxes import Detections
 from ..errors import ImageError
@@ -62,7 +59,8 @@ def detect(
     how = resize.value if resize else net.default_resize
     found: list[dict[str, Any]] = []
     out = common.console()
-    for picture, target in _progress(list(zip(pictures, targets, strict=True)), quiet or json):
+    work = list(zip(pictures, targets, strict=True))
+    for picture, target in common.progress(work, "pictures", quiet=quiet or json or len(work) == 1):
         pixels = load_image(picture)
         detections = cast(Detections, net.detect(pixels, thresh=thresh, nms=nms, resize=how, names=labels))
         if target:
@@ -100,13 +98,6 @@ def _refuse_to_overwrite(pictures: list[Path], targets: list[Path | None]) -> No
     for target in targets:
         if target and target.resolve() in originals:
             raise ImageError(f"{target}: is the picture itself; name another file for the drawing")
-
-
-def _progress(items: list[tuple[Path, Path | None]], quiet: bool) -> Iterator[tuple[Path, Path | None]]:
-    if quiet or len(items) == 1 or not sys.stderr.isatty():
-        yield from items
-    else:
-        yield from track(items, description="pictures", console=Console(stderr=True), transient=True)
 
 
 def _save(detections: Detections, picture: Path, target: Path) -> None:
