@@ -68,7 +68,7 @@ def test_boxes_are_those_that_were_drawn():
 
 def test_json_is_one_document(tmp_path):
     command = [sys.executable, "-c", "from pydarknetbn.cli import main; main()", "demo", "-o", str(tmp_path), "--json"]
-    document = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    document = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout)
     assert len(document["detections"]) == len(OBJECTS)
     assert len(document["fold"]["folded"]) == 8
     assert [Path(path).name for path in document["files"]] == ["demo.png", "demo-folded.cfg", "demo-folded.weights"]

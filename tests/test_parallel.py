@@ -134,7 +134,7 @@ print("child", status)
 def test_a_forked_child_computes_with_its_own_threads(when: str) -> None:
     """Before or after the parent's pool has started."""
     command = [sys.executable, "-W", "ignore", "-c", FORKING, when]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
     assert (done.returncode, done.stdout) == (0, "child 0\n"), done.stderr
 
 
@@ -169,7 +169,7 @@ print("same" if same else "different")
 def test_the_number_may_change_while_another_thread_computes() -> None:
     command = [sys.executable, "-c", CHANGING, str(Path(__file__).parent)]
     apart = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # glibc: a write past the workspace meets another mapping
-    done = subprocess.run(command, env=apart, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=apart, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
     assert (done.returncode, done.stdout) == (0, "same\n"), done.stderr[-500:]
 
 
