@@ -28,7 +28,7 @@ class Folder:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from pydarknetbn.cli import main; main()", *arguments]
-        plain = {"NO_COLOR": "1", "COLUMNS": "160"} | {name: os.environ.get(name, "") for name in ("PATH", "PYTHONPATH")}
+        plain = os.environ | {"NO_COLOR": "1", "COLUMNS": "160"}
         return subprocess.run(command, cwd=self.path, env=plain, capture_output=True, text=True, timeout=60, check=False)
 
     def good(self, *arguments: str) -> str:
