@@ -76,6 +76,10 @@ typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 
 typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
 typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
 typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
+typedef enum {
+    SIDES_H_W,
+    SIDES_W_H
+} sides; /* W_H: takes an image of h rows for one of w rows, the same floats in the same order */
 
 typedef struct {
     arithmetic_rule arithmetic;
@@ -84,6 +88,7 @@ typedef struct {
     unbox unbox;
     scan scan;
     region region;
+    sides crnn_sides;
 } layer_rule;
 
 /* ---- layers ----------------------------------------------------------------------------------------------------------------- */
@@ -120,6 +125,7 @@ typedef struct {
     int train;            /* batch statistics, rolling arrays move */
     int cache;            /* keep x (and in training x_norm) for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
+    size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
 } network_state;
 
 struct layer {
@@ -154,6 +160,14 @@ struct layer {
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */
+
+    layer **inner; /* owned, (n_inner): what a recurrent layer is made of, numbered by rnn, gru or lstm; NULL where it has none */
+    size_t n_inner, n_states; /* n_states: 1 state, 2 state and cell */
+    size_t hidden, sequences; /* floats of one sequence's state; sequences that the state is of, 0 none yet */
+    float *state, *cell;      /* (sequences, hidden), kept from one forward to the next */
+    int shortcut;
+    float state_constrain; /* the cell stays within +-this; 0 no limit, below 0: 32 for each time step */
+    float limit;           /* what that is in the last forward */
 
     status (*forward)(layer *l, const network_state *state);
 };
@@ -212,6 +226,45 @@ typedef struct {
     float scale_x_y;
     int new_coords, softmax, background;
 } head_options;
+
+/* Recurrent layers, for inference. STATUS_STATE where the state is of another number of sequences than the batch. */
+typedef enum { RNN_INPUT_LAYER, RNN_SELF_LAYER, RNN_OUTPUT_LAYER } rnn;
+typedef enum { GRU_WZ, GRU_WR, GRU_WH, GRU_UZ, GRU_UR, GRU_UH } gru; /* w reads the state, u the input */
+typedef enum {
+    LSTM_WF,
+    LSTM_WI,
+    LSTM_WG,
+    LSTM_WO,
+    LSTM_UF,
+    LSTM_UI,
+    LSTM_UG,
+    LSTM_UO,
+    LSTM_VF,
+    LSTM_VI,
+    LSTM_VO
+} lstm; /* v reads the cell (peephole) */
+
+typedef struct {
+    size_t inputs, hidden, outputs;
+    activation activation, self_activation;
+    int batch_normalize, shortcut;
+} rnn_options;
+
+status make_rnn_layer(layer **l, const rnn_options *o, const batchnorm_rule *bn, const layer_rule *rule);
+/* o: of the output's convolution; the other two have its size, too, and give `hidden` channels. */
+status make_crnn_layer(layer **l, const convolutional_options *o, size_t hidden, int shortcut, const batchnorm_rule *bn,
+                       const layer_rule *rule);
+/* candidate: the activation of the new state before it is mixed with the old one */
+status make_gru_layer(layer **l, size_t inputs, size_t outputs, activation candidate, int batch_normalize, const batchnorm_rule *bn,
+                      const layer_rule *rule);
+status make_lstm_layer(layer **l, size_t inputs, size_t outputs, int batch_normalize, const batchnorm_rule *bn,
+                       const layer_rule *rule);
+status make_conv_lstm_layer(layer **l, const convolutional_options *o, int peephole, float state_constrain,
+                            const batchnorm_rule *bn, const layer_rule *rule);
+/* The last n inputs of a sequence, the newest first. */
+status make_history_layer(layer **l, size_t c, size_t h, size_t w, size_t n);
+/* The state becomes zeros for that many sequences; 0: the next forward makes it, for its own. */
+status reset_recurrent_layer(layer *l, size_t sequences);
 
 status make_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
 status make_region_layer(layer **l, const head_options *o, const float *anchors, const layer_rule *rule);

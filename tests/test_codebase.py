@@ -32,7 +32,7 @@ FLOORS = {
     1: {"options", "cfg", "rewriting"},
     3: {"_native"},
     4: {"bn", "layers", "_reading", "image", "draw", "boxes"},
-    5: {"building", "weights", "network", "loading"},
+    5: {"building", "weights", "recurrence", "network", "loading"},
     6: {"folding"},
     7: {"cli"},
 }
