@@ -1,7 +1,7 @@
 /* The contract between the C core and Python.
  *
- * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out). There is no second copy
- * of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
+ * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out, and puts the marked part
+ * of what it includes in its place). There is no second copy of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
  * pydarknetbn/dialect/ and comes here as the rule structs.
  *
  * Conventions
@@ -227,44 +227,7 @@ typedef struct {
     int new_coords, softmax, background;
 } head_options;
 
-/* Recurrent layers, for inference. STATUS_STATE where the state is of another number of sequences than the batch. */
-typedef enum { RNN_INPUT_LAYER, RNN_SELF_LAYER, RNN_OUTPUT_LAYER } rnn;
-typedef enum { GRU_WZ, GRU_WR, GRU_WH, GRU_UZ, GRU_UR, GRU_UH } gru; /* w reads the state, u the input */
-typedef enum {
-    LSTM_WF,
-    LSTM_WI,
-    LSTM_WG,
-    LSTM_WO,
-    LSTM_UF,
-    LSTM_UI,
-    LSTM_UG,
-    LSTM_UO,
-    LSTM_VF,
-    LSTM_VI,
-    LSTM_VO
-} lstm; /* v reads the cell (peephole) */
-
-typedef struct {
-    size_t inputs, hidden, outputs;
-    activation activation, self_activation;
-    int batch_normalize, shortcut;
-} rnn_options;
-
-status make_rnn_layer(layer **l, const rnn_options *o, const batchnorm_rule *bn, const layer_rule *rule);
-/* o: of the output's convolution; the other two have its size, too, and give `hidden` channels. */
-status make_crnn_layer(layer **l, const convolutional_options *o, size_t hidden, int shortcut, const batchnorm_rule *bn,
-                       const layer_rule *rule);
-/* candidate: the activation of the new state before it is mixed with the old one */
-status make_gru_layer(layer **l, size_t inputs, size_t outputs, activation candidate, int batch_normalize, const batchnorm_rule *bn,
-                      const layer_rule *rule);
-status make_lstm_layer(layer **l, size_t inputs, size_t outputs, int batch_normalize, const batchnorm_rule *bn,
-                       const layer_rule *rule);
-status make_conv_lstm_layer(layer **l, const convolutional_options *o, int peephole, float state_constrain,
-                            const batchnorm_rule *bn, const layer_rule *rule);
-/* The last n inputs of a sequence, the newest first. */
-status make_history_layer(layer **l, size_t c, size_t h, size_t w, size_t n);
-/* The state becomes zeros for that many sequences; 0: the next forward makes it, for its own. */
-status reset_recurrent_layer(layer *l, size_t sequences);
+#include "recurrent.h"
 
 status make_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
 status make_region_layer(layer **l, const head_options *o, const float *anchors, const layer_rule *rule);

@@ -75,7 +75,8 @@ def make(name: str, *arguments: Any, where: str = "") -> CData:
 
 def borrowed(pointer: CData, owner: CData) -> CData:
     """A pointer into what `owner` owns, which keeps it alive."""
-    return ffi.gc(pointer, lambda _, kept=owner: None)
+    kept = [owner]
+    return ffi.gc(pointer, lambda _: kept.clear())
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------------------

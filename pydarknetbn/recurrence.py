@@ -17,7 +17,7 @@ State = dict[int, dict[str, Array]]
 
 
 def read_state(layers: Sequence[Layer]) -> State:
-    """Layer number -> "state" (and "cell" of LSTMs) -> writable view (sequences, c, h, w), of 0 sequences before the first forward."""
+    """Layer number -> "state", of LSTMs "cell" too -> writable view (sequences, c, h, w); at first of 0 sequences."""
     return {layer.index: {name: _view(layer, name) for name in layer.states} for layer in layers if layer.states}
 
 

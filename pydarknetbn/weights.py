@@ -111,12 +111,6 @@ def entries(layers: Iterable[Layer], upto: int | None = None) -> Iterator[Entry]
             yield Entry(layer, name, array)
 
 
-def _is_matrix(layer: Layer, name: str) -> bool:
-    """Whether an array is the weights of a connected layer, which may stand inside a recurrent one."""
-    inside, _, last = name.rpartition(".")
-    return last == "weights" and (layer.inner[inside] if inside else layer).type == "connected"
-
-
 def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
     """Size of the counter in a header of that version: 8 or 4."""
     below_1000 = major < 1000 and minor < 1000
@@ -212,7 +206,7 @@ def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_nam
     check_size(source, header, wanted, beyond, cfg_name)
     for layer, name, array in wanted:
         target = array
-        if header.transposed and _is_matrix(layer, name):
+        if header.transposed and layer.is_matrix(name):
             target = np.empty(array.shape[::-1], np.float32)
         _read_into(source, target)
         if target is not array:
@@ -283,7 +277,7 @@ def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upt
     """Writes header and arrays to a binary stream."""
     stream.write(header.to_bytes())
     for layer, name, array in entries(layers, upto):
-        transposed = header.transposed and _is_matrix(layer, name)
+        transposed = header.transposed and layer.is_matrix(name)
         stream.write(np.ascontiguousarray(array.T if transposed else array).data)
 
 

@@ -127,6 +127,11 @@ class Layer:
         own = {name: self._parameter(name) for name in self.shapes}
         return own | {f"{inside}.{name}": array for inside, layer in self.inner.items() for name, array in layer.params.items()}
 
+    def is_matrix(self, name: str) -> bool:
+        """Whether a parameter is the weights of a connected layer, which may stand inside a recurrent one."""
+        inside, _, array = name.rpartition(".")
+        return array == "weights" and (self.inner[inside] if inside else self).type == "connected"
+
     @property
     def passes_input(self) -> bool:
         """Whether the output is the network's input."""

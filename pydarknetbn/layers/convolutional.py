@@ -50,7 +50,7 @@ def shapes_of(native: _native.CData) -> dict[str, tuple[int, ...]]:
 
 def operations_of(native: _native.CData) -> float:
     """Multiplications and additions of a convolution for one image."""
-    return 2.0 * native.nweights * native.out_h * native.out_w
+    return float(2 * native.nweights * native.out_h * native.out_w)
 
 
 def _options(section: Section, context: Context) -> _native.CData:

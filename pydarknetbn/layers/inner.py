@@ -56,7 +56,8 @@ def convolution_options(section: Section, context: Context, filters: int, paddin
     """The options that all convolutions of a recurrent layer have in common.
 
     Args:
-        section, context: as for `build`.
+        section: of the layer around them.
+        context: what it is built in.
         filters: of the layer's output.
         padding: without pad= and padding=.
         activation: without activation=.
