@@ -1,12 +1,20 @@
 """Writes the C source of the extension module: cuts the part of the header that cffi reads out of it."""
 
+import re
 import sys
 from pathlib import Path
 
 from cffi import FFI
 
+
+def marked(path: Path) -> str:
+    """What stands between the marks, an included header's marked part in place of its line."""
+    text = path.read_text(encoding="utf-8").split("/* cdef begin */")[1].split("/* cdef end */")[0]
+    return re.sub(r'#include "(.+)"', lambda found: marked(path.parent / found[1]), text)
+
+
 header, target = (Path(argument) for argument in sys.argv[1:])
 ffi = FFI()
-ffi.cdef(header.read_text(encoding="utf-8").split("/* cdef begin */")[1].split("/* cdef end */")[0])
+ffi.cdef(marked(header))
 ffi.set_source("pydarknetbn._core", '#include "darknetbn.h"')
 ffi.emit_c_code(str(target))

@@ -1,7 +1,7 @@
 /* The contract between the C core and Python.
  *
- * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out). There is no second copy
- * of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
+ * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out, and puts the marked part
+ * of what it includes in its place). There is no second copy of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
  * pydarknetbn/dialect/ and comes here as the rule structs.
  *
  * Conventions
@@ -76,6 +76,10 @@ typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 
 typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
 typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
 typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
+typedef enum {
+    SIDES_H_W,
+    SIDES_W_H
+} sides; /* W_H: takes an image of h rows for one of w rows, the same floats in the same order */
 
 typedef struct {
     arithmetic_rule arithmetic;
@@ -84,6 +88,7 @@ typedef struct {
     unbox unbox;
     scan scan;
     region region;
+    sides crnn_sides;
 } layer_rule;
 
 /* ---- layers ----------------------------------------------------------------------------------------------------------------- */
@@ -120,6 +125,7 @@ typedef struct {
     int train;            /* batch statistics, rolling arrays move */
     int cache;            /* keep x (and in training x_norm) for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
+    size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
 } network_state;
 
 struct layer {
@@ -154,6 +160,14 @@ struct layer {
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */
+
+    layer **inner; /* owned, (n_inner): what a recurrent layer is made of, numbered by rnn, gru or lstm; NULL where it has none */
+    size_t n_inner, n_states; /* n_states: 1 state, 2 state and cell */
+    size_t hidden, sequences; /* floats of one sequence's state; sequences that the state is of, 0 none yet */
+    float *state, *cell;      /* (sequences, hidden), kept from one forward to the next */
+    int shortcut;
+    float state_constrain; /* the cell stays within +-this; 0 no limit, below 0: 32 for each time step */
+    float limit;           /* what that is in the last forward */
 
     status (*forward)(layer *l, const network_state *state);
 };
@@ -212,6 +226,8 @@ typedef struct {
     float scale_x_y;
     int new_coords, softmax, background;
 } head_options;
+
+#include "recurrent.h"
 
 status make_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
 status make_region_layer(layer **l, const head_options *o, const float *anchors, const layer_rule *rule);

@@ -40,4 +40,21 @@ status ensure_output(layer *l, size_t batch);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 
+/* ---- recurrent_layer.c ------------------------------------------------------------------------------------------------------ */
+
+/* One time step of a layer: (sequences, inputs) to (sequences, outputs), moving the state on. */
+typedef status (*time_step)(layer *l, const float *input, float *output, size_t sequences);
+
+/* Runs step on each time step of the batch in turn. */
+status forward_steps(layer *l, const network_state *state, time_step step);
+/* An inner layer's output for (sequences, inputs). */
+status forward_inner(layer *inner, const float *input, size_t sequences);
+/* A layer with room for n_inner layers, none made yet, that keeps n_states arrays of `hidden` floats for each sequence. */
+status make_recurrent_layer(layer **l, shape in, shape out, size_t n_inner, size_t n_states, size_t hidden);
+/* Inner layer i: that convolution with c channels and n filters; STATUS_SHAPE where it does not keep height and width. */
+status make_inner_convolution(layer *l, size_t i, const convolutional_options *o, size_t c, size_t n, const batchnorm_rule *bn,
+                              const layer_rule *rule);
+/* *made is the layer, which takes the rule and the forward; or, where s is a failure, it is freed and *made NULL. */
+status finish_layer(layer **made, layer *l, status s, const layer_rule *rule, status (*forward)(layer *, const network_state *));
+
 #endif

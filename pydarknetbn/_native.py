@@ -25,6 +25,7 @@ except ImportError as error:
 __all__ = [
     "Array",
     "CData",
+    "borrowed",
     "check",
     "choices",
     "enum",
@@ -70,6 +71,12 @@ def make(name: str, *arguments: Any, where: str = "") -> CData:
     made = ffi.new("layer **")
     check(getattr(lib, f"make_{name}_layer")(made, *arguments), where)
     return ffi.gc(made[0], lib.free_layer)
+
+
+def borrowed(pointer: CData, owner: CData) -> CData:
+    """A pointer into what `owner` owns, which keeps it alive."""
+    kept = [owner]
+    return ffi.gc(pointer, lambda _: kept.clear())
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _NET_WITHOUT_EFFECT = frozenset(
     "flip gamma gaussian_noise hue label_smooth_eps learning_rate learning_rate_min loss_scale max_batches max_chart_loss max_crop "
     "max_ratio min_crop min_ratio mixup momentum mosaic mosaic_bound notruth num_sigmas_reject_badlabels optimized_memory policy "
     "power random resize_step saturation scale scales seq_scales sequential_subdivisions sgdr_cycle sgdr_mult "
-    "show_receptive_field step steps subdivisions time_steps track try_fix_nan unsupervised use_cuda_graph weights_reject_freq "
+    "show_receptive_field step steps subdivisions track try_fix_nan unsupervised use_cuda_graph weights_reject_freq "
     "workspace_size_limit_MB".split()
 )
 
@@ -48,12 +48,13 @@ class Origin:
 
 
 class Built(NamedTuple):
-    """Layers, the shape of the input, whether [net] asks for a letterbox, and warnings."""
+    """Layers, the shape of the input, whether [net] asks for a letterbox, warnings, and the time steps of a batch."""
 
     layers: tuple[Layer, ...]
     in_shape: Shape
     letter_box: bool
     warnings: tuple[str, ...]
+    time_steps: int = 1
 
 
 def build_layers(cfg: Cfg, dialect: Dialect, profile: Profile) -> Built:
@@ -65,7 +66,7 @@ def build_layers(cfg: Cfg, dialect: Dialect, profile: Profile) -> Built:
         MemoryError: it does not fit.
     """
     in_shape = _input_shape(cfg)
-    letter_box = cfg.net.flag("letter_box")
+    letter_box, time_steps = cfg.net.flag("letter_box"), max(1, cfg.net.integer("time_steps", 1))
     warnings = list(cfg.warnings)
     unknown = (key for key, _ in cfg.net.unused() if key not in _NET_WITHOUT_EFFECT)
     warnings += [unknown_key_warning(cfg.net, key, cfg.net.asked | _NET_WITHOUT_EFFECT) for key in unknown]
@@ -76,7 +77,7 @@ def build_layers(cfg: Cfg, dialect: Dialect, profile: Profile) -> Built:
     for section in (_known_to(dialect, section, warnings) for section in cfg.layers):
         layers.append(build(section, Context(shape, layers, dialect, profile, warnings)))
         shape = layers[-1].out_shape
-    return Built(tuple(layers), in_shape, letter_box, tuple(warnings))
+    return Built(tuple(layers), in_shape, letter_box, tuple(warnings), time_steps)
 
 
 def _known_to(dialect: Dialect, section: Section, warnings: list[str]) -> Section:
@@ -110,7 +111,7 @@ def initialize(layers: Iterable[Layer], dialect: Dialect, seed: int) -> None:
     Source: pjreddie/darknet src/convolutional_layer.c:206, AlexeyAB/darknet src/convolutional_layer.c:571.
     """
     generator = np.random.default_rng(seed)
-    for layer in layers:
+    for layer in (each for outer in layers for each in (outer, *outer.inner.values())):
         if not layer.stored or layer.type not in ("convolutional", "connected"):
             continue
         weights = layer.weights

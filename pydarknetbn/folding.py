@@ -16,6 +16,7 @@ from .dialect import BatchNormRule, EpsilonRule, Host, dialect_named, profile_na
 from .errors import NumericsError
 from .layers import Layer
 from .network import Network
+from .recurrence import fresh_state
 from .rewriting import rewrite
 
 __all__ = ["FoldReport", "FoldedLayer", "LayerDifference", "compare_layers", "fold"]
@@ -130,7 +131,8 @@ def fold(
 def compare_layers(net: Network, other: Network, x: Array) -> tuple[LayerDifference, ...]:
     """Runs two networks of equal layers on a batch and tells how far each layer's outputs are apart."""
     for each in (net, other):
-        each.forward(x)
+        with fresh_state(each.layers):
+            each.forward(x)
     return tuple(_difference(ours, theirs) for ours, theirs in zip(net.layers, other.layers, strict=True))
 
 

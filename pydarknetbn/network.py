@@ -19,6 +19,7 @@ from .building import Built, Origin
 from .dialect import Dialect, Profile
 from .errors import ShapeError, StateError, UnsupportedError
 from .layers import Layer
+from .recurrence import State, read_state, reset_state
 from .weights import Header, counter_bytes, write_file, write_weights
 
 __all__ = ["Network"]
@@ -35,6 +36,8 @@ class Network:
         header: of the weights that were read, or of those that `save` would write.
         origin: files, decisions and warnings.
         folded: batchnorms were folded into the layers before them, see `fold`.
+        time_steps: of a batch that recurrent layers get: its rows are all sequences of one step, then of the next. What [net]
+            says; may be set, to 1 for one step at a time.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Network:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self._dialect, self._profile = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
+        self.time_steps = built.time_steps
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -125,14 +129,14 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout in training.
-            StateError: after `close`.
+            UnsupportedError: a dropout or recurrent layer in training.
+            StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self._open():
             x = self._checked(x)
-            self._run(x, train)
+            self._run(x, train, self.time_steps)
             wanted = self.heads or self.layers[-1:]
             return [np.array(x if layer.passes_input else layer.output) for layer in wanted]
 
@@ -140,15 +144,18 @@ class Network:
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
-    def _run(self, x: Array, train: bool) -> None:
+    def _run(self, x: Array, train: bool, time_steps: int) -> None:
+        if time_steps < 1:
+            raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
         if train and self.folded:
             raise StateError(
                 f"{self.origin.cfg.name}: is folded and has no batchnorm to train; train the network it was folded from"
             )
-        if train and any(layer.type == "dropout" for layer in self.layers):
-            raise UnsupportedError(f"{self.origin.cfg.name}: [dropout] in training is not computed; use train=False")
+        untrained = [layer.type for layer in self.layers if layer.type == "dropout" or layer.states]
+        if train and untrained:
+            raise UnsupportedError(f"{self.origin.cfg.name}: [{untrained[0]}] in training is not computed; use train=False")
         state = ffi.new("network_state *")
-        state.batch, state.train, state.cache = x.shape[0], train, train
+        state.batch, state.train, state.cache, state.steps = x.shape[0], train, train, time_steps
         current = _native.floats(x)
         outputs: list[CData] = []
         for layer in self.layers:
@@ -159,6 +166,17 @@ class Network:
                 _native.check(lib.forward_layer(layer.native, state), where)
                 current = layer.native.output
             outputs.append(current)
+
+    @property
+    def state(self) -> State:
+        """What recurrent layers keep: `net.state[1]["state"]`, LSTMs' "cell" too, are writable views (sequences, c, h, w)."""
+        with self._open():
+            return read_state(self.layers)
+
+    def reset_state(self, sequences: int | None = None) -> None:
+        """The state becomes zeros, for that many sequences or for those of the next forward."""
+        with self._open():
+            reset_state(self.layers, sequences)
 
     def detect(
         self,
@@ -206,7 +224,7 @@ class Network:
         if pixels.shape[0] != self.c:
             raise ShapeError(f"expected a picture of shape ({self.c}, height, width), got {pixels.shape}")
         with self._open():
-            self._run(self._checked(x), False)
+            self._run(self._checked(x), False, 1)
             return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")
 
     @property

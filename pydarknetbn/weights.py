@@ -5,6 +5,7 @@ arrays  convolutional  biases [scales rolling_mean rolling_variance] weights
         connected      biases weights [scales rolling_mean rolling_variance]
         batchnorm      three or four arrays, by dialect
         shortcut       weights, where it has any
+        recurrent      the arrays of each connected or convolutional layer inside, in the dialect's order
 
 A major or minor above 1000 means that connected weights are stored transposed.
 
@@ -205,7 +206,7 @@ def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_nam
     check_size(source, header, wanted, beyond, cfg_name)
     for layer, name, array in wanted:
         target = array
-        if header.transposed and layer.type == "connected" and name == "weights":
+        if header.transposed and layer.is_matrix(name):
             target = np.empty(array.shape[::-1], np.float32)
         _read_into(source, target)
         if target is not array:
@@ -276,7 +277,7 @@ def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upt
     """Writes header and arrays to a binary stream."""
     stream.write(header.to_bytes())
     for layer, name, array in entries(layers, upto):
-        transposed = header.transposed and layer.type == "connected" and name == "weights"
+        transposed = header.transposed and layer.is_matrix(name)
         stream.write(np.ascontiguousarray(array.T if transposed else array).data)
 
 

@@ -163,7 +163,7 @@ SENTENCE = {
     "a folder as cfg": (["info", "."], "is a directory"),
     "weights as cfg": (["info", "tiny-yolo.weights"], "so it is no text"),
     "an unknown section": (["info", "bad.cfg"], "bad.cfg:5: layer 0 is '[yolo9]'"),
-    "an uncomputed section": (["info", "lstm.cfg"], "[lstm], layer 0, is not computed"),
+    "an uncomputed option": (["info", "xnor.cfg"], "xnor.cfg:7: [conv], layer 0, has xnor=1, which is not computed"),
     "no weights": (["info", NET[0], "no.weights"], "no.weights: does not exist"),
     "a folder as weights": (["info", NET[0], "."], "is a directory"),
     "text as weights": (["info", NET[0], NET[0]], "is text"),
@@ -200,7 +200,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """A folder with files that do not fit, too."""
     made = Folder(tmp_path_factory.mktemp("wrong"))
     (made.path / "bad.cfg").write_bytes(cfg_of("yolo9"))
-    (made.path / "lstm.cfg").write_bytes(cfg_of("lstm output=2"))
+    (made.path / "xnor.cfg").write_bytes(cfg_of("conv filters=1 xnor=1"))
     (made.path / "cut.weights").write_bytes((made.path / NET[1]).read_bytes()[:500])
     (made.path / "plain.cfg").write_bytes(cfg_of("conv filters=1 activation=linear"))
     dn.load(made.path / "plain.cfg").save(made.path / "plain.weights")

@@ -154,7 +154,8 @@ def test_scale_x_y_spreads_the_offset(logit, scale, want):
 def test_every_section_that_is_built_has_a_test_here_or_in_a_file_of_its_own():
     here = "avgpool convolutional connected maxpool reorg reorg3d route shortcut softmax upsample yolo".split()
     in_network, in_detect = ["batchnorm", "cost", "dropout"], ["region"]
-    assert {*here, *in_network, *in_detect} == set(BUILDERS)
+    in_recurrent = ["conv_lstm", "crnn", "gru", "history", "lstm", "rnn"]
+    assert {*here, *in_network, *in_detect, *in_recurrent} == set(BUILDERS)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------------------
@@ -238,7 +239,9 @@ def test_sizes_that_do_not_meet_again_are_told_with_both_layers():
 
 UNCOMPUTED = [
     (["crop"], "[crop], layer 0"),
-    (["max", "lstm output=3"], "[lstm], layer 1"),
+    (["conv_lstm output=2 size=1 bottleneck=1"], "bottleneck=1"),
+    (["crnn output=2 size=1 xnor=1"], "xnor=1"),
+    (["rnn output=2 hidden=2 logistic=2"], "logistic=2"),
     (["conv filters=2 antialiasing=1"], "antialiasing=1"),
     (["conv filters=2 xnor=1"], "xnor=1"),
     (["conv filters=2 binary=1"], "binary=1"),

@@ -72,4 +72,15 @@ void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_su
 /* out = alpha*out + beta*source on the common channels, with a stride where the sizes differ */
 void shortcut_cpu(const float *source, shape from, size_t batch, shape to, float alpha, float beta, float *output);
 
+/* ---- recurrent.c ------------------------------------------------------------------------------------------------------------ */
+
+/* y[i] *= x[i] */
+void mul_cpu(size_t n, const float *x, float *y);
+/* out[i] = s[i] * a[i] + (1 - s[i]) * b[i] */
+void weighted_sum_cpu(const float *a, const float *b, const float *s, size_t n, float *out);
+/* x[i] becomes limit or -limit where it is beyond; NaN becomes -limit */
+void constrain_cpu(size_t n, float limit, float *x);
+/* A NaN or infinity at i becomes 1 / i, which at 0 is infinite again. */
+void fix_nan_and_inf_cpu(float *x, size_t n);
+
 #endif

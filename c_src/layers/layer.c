@@ -27,11 +27,28 @@ layer *make_layer(shape in, shape out) {
 
 void free_layer(layer *l) {
     if (!l) return;
-    float *arrays[] = {
-        l->weights, l->biases, l->scales,   l->rolling_mean, l->rolling_variance, l->anchors,       l->output,      l->delta, l->x,
-        l->x_norm,  l->mean,   l->variance, l->mean_delta,   l->variance_delta,   l->scale_updates, l->bias_updates};
+    float *arrays[] = {l->weights,
+                       l->biases,
+                       l->scales,
+                       l->rolling_mean,
+                       l->rolling_variance,
+                       l->anchors,
+                       l->output,
+                       l->delta,
+                       l->x,
+                       l->x_norm,
+                       l->mean,
+                       l->variance,
+                       l->mean_delta,
+                       l->variance_delta,
+                       l->scale_updates,
+                       l->bias_updates,
+                       l->state,
+                       l->cell};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) array_release(arrays[i]);
     free_layer(l->batchnorm);
+    for (size_t i = 0; i < l->n_inner; ++i) free_layer(l->inner[i]);
+    free(l->inner);
     free(l->sources);
     free(l->mask);
     free(l);

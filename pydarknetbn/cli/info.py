@@ -39,7 +39,7 @@ def info(
 
 
 def _trainable(layer: Layer) -> int:
-    return sum(array.size for name, array in layer.params.items() if name not in _ROLLING) if layer.stored else 0
+    return sum(array.size for name, array in layer.params.items() if not name.endswith(_ROLLING)) if layer.stored else 0
 
 
 def _stored(layer: Layer) -> int:

@@ -35,6 +35,7 @@ _FIRST_KEYS = (
     _keys("shortcut", "alpha beta")
     | _keys("reorg", "flatten extra")
     | _keys("crnn", "hidden_filters output_filters")
+    | _keys("gru", "tanh")
     | frozenset((section, key) for section in ("convolutional", "connected") for key in ("numload", "dontsave"))
 )
 _LATER_KEYS = (
@@ -44,6 +45,8 @@ _LATER_KEYS = (
     | _keys("route", "groups group_id stream wait_stream")
     | _keys("shortcut", "weights_type weights_normalization")
     | _keys("yolo", "scale_x_y new_coords nms_kind beta_nms iou_loss iou_normalizer cls_normalizer iou_thresh max_delta")
+    | _keys("rnn", "logistic")
+    | _keys("crnn", "output hidden size stride dilation pad padding groups xnor")
     | _keys("dropout", "dropblock dropblock_size_rel dropblock_size_abs")
     | _keys("net", "letter_box mosaic cutmix mixup optimized_memory ema_alpha")
 )
@@ -62,6 +65,11 @@ _PJREDDIE = Dialect(
     resize="letterbox",
     duplicate_key="first",
     carriage_return="kept",
+    inner_order=MappingProxyType(
+        {"gru": tuple("wz wr wh uz ur uh".split()), "lstm": tuple("wi wf wo wg ui uf uo ug".split())}  # src/parser.c:1040-1055
+    ),
+    rnn_has_hidden=False,
+    crnn_padding=1,
     dropout_probability=0.5,
     yolo_max_boxes=90,
     profile="pjreddie-cpu",
@@ -81,6 +89,15 @@ _ALEXEYAB = replace(
     initial_weights="uniform",
     resize="stretch",
     carriage_return="removed",
+    inner_order=MappingProxyType(
+        {
+            "gru": tuple("uz ur uh wz wr wh".split()),  # src/parser.c:2024
+            "lstm": tuple("wf wi wg wo uf ui ug uo".split()),  # src/parser.c:2031
+            "conv_lstm": tuple("vf vi vo wf wi wg wo uf ui ug uo".split()),  # src/parser.c:2040
+        }
+    ),
+    rnn_has_hidden=True,
+    crnn_padding=0,
     dropout_probability=0.2,
     yolo_max_boxes=200,
     profile="alexeyab-cpu",

@@ -89,6 +89,32 @@ FAULTS = (
         ("weights/headers/mixed.truncated.weights", "weights/headers/mixed.trailing_bytes.weights"),
     ),
     Fault(
+        ("hank-ai",),
+        "src-lib/rnn_layer.cpp, lstm_layer.cpp, crnn_layer.cpp increment_layer",
+        "moves the pointers of the layers inside on in every forward and never back: a second one writes past the arrays",
+        "every forward starts at the first step",
+        ("layers/hank-ai-cpu/*rnn*", "layers/hank-ai-cpu/lstm*"),
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/crnn_layer.c make_crnn_layer sets no workspace_size",
+        "a network whose other layers need no workspace crashes",
+        "each convolution has a workspace of its own",
+        ("layers/pjreddie-cpu/crnn*",),
+    ),
+    Fault(
+        ("alexeyab", "hank-ai"),
+        "src/crnn_layer.c and src/conv_lstm_layer.c with convolutions that change width or height",
+        "an assertion fails, or the state is read past its end",
+        "CfgError with both sizes",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/conv_lstm_layer.c forward_history_layer of one time step and several sequences",
+        "writes the inputs one after another into the start of the output",
+        "each sequence's input comes first in its own output, and zeros after it",
+    ),
+    Fault(
         ("pjreddie",),
         "src/yolo_layer.c get_yolo_detections of exactly two images",
         "takes the second for the first one mirrored, and the mean of both",

@@ -74,6 +74,7 @@ _PJREDDIE_LAYERS = LayerRule(
     unbox="divide ratio",
     scan="cells outer",
     region="planar",
+    crnn_sides="w h",
 )
 
 _ALEXEYAB_LAYERS = LayerRule(
@@ -85,6 +86,7 @@ _ALEXEYAB_LAYERS = LayerRule(
     unbox="multiply inverse",
     scan="cells outer",
     region="flattened",
+    crnn_sides="h w",
 )
 
 _HANK_AI_LAYERS = replace(
@@ -134,6 +136,7 @@ _PROFILES = (
                 "leaky": "src/activations.h:42",
                 "iou": "src/box.c box_iou",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
+                "crnn_sides": "src/parser.c:217 passes w, h where src/crnn_layer.c:26 takes h, w",
             }
         ),
     ),

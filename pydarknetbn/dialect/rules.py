@@ -78,6 +78,7 @@ class LayerRule:
     unbox: Literal["divide ratio", "multiply inverse"]
     scan: Literal["cells outer", "anchors outer"]
     region: Literal["planar", "flattened"]
+    crnn_sides: Literal["h w", "w h"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,9 @@ class Dialect:
         resize: how its detector fits a picture into the network.
         duplicate_key: which of two equal keys of a section counts, or *error*.
         carriage_return: whether its parser removes a carriage return at the end of a line.
+        inner_order: of a [gru], [lstm] or [conv_lstm], the layers inside in file order.
+        rnn_has_hidden: an [rnn] reads hidden=; else it has as many hidden values as outputs.
+        crnn_padding: of a [crnn] without padding=.
         dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
         profile: the profile that computes by default.
     """
@@ -133,6 +137,9 @@ class Dialect:
     resize: Literal["letterbox", "stretch"]
     duplicate_key: Literal["first", "error"]
     carriage_return: Literal["kept", "removed"]
+    inner_order: Mapping[str, tuple[str, ...]]
+    rnn_has_hidden: bool
+    crnn_padding: int
     dropout_probability: float
     yolo_max_boxes: int
     profile: str

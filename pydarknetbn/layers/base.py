@@ -97,6 +97,8 @@ class Layer:
         detail: what else the layer table shows.
         head: of a layer that makes detections.
         origin: for a layer without native, the layer whose output it passes on; None: the network's input.
+        inner: of a recurrent layer, the layers that it is made of, in file order; `inner["wf"].weights`.
+        states: what it keeps from one forward to the next, and its shape for one sequence.
     """
 
     type: str
@@ -113,14 +115,22 @@ class Layer:
     detail: str = ""
     head: Head | None = None
     origin: Layer | None = None
+    inner: Mapping[str, Layer] = field(default_factory=dict)
+    states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"
 
     @property
     def params(self) -> dict[str, Array]:
-        """The parameters as writable views, in file order."""
-        return {name: self._parameter(name) for name in self.shapes}
+        """The parameters as writable views, in file order; those of inner layers as "wf.weights"."""
+        own = {name: self._parameter(name) for name in self.shapes}
+        return own | {f"{inside}.{name}": array for inside, layer in self.inner.items() for name, array in layer.params.items()}
+
+    def is_matrix(self, name: str) -> bool:
+        """Whether a parameter is the weights of a connected layer, which may stand inside a recurrent one."""
+        inside, _, array = name.rpartition(".")
+        return array == "weights" and (self.inner[inside] if inside else self).type == "connected"
 
     @property
     def passes_input(self) -> bool:

@@ -6,7 +6,7 @@ from .. import _native
 from ..options import Section
 from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
 
-__all__ = ["build"]
+__all__ = ["build", "shapes_of"]
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -16,9 +16,6 @@ def build(section: Section, context: Context) -> Layer:
     rule = _native.rule("batchnorm_rule", context.profile.rule("connected"))
     activation = activation_of(section, context, "logistic")
     native = made(section, "connected", inputs, outputs, activation, batch_normalize, rule, layer_rule(context))
-    shapes: dict[str, tuple[int, ...]] = {"biases": (outputs,), "weights": (outputs, inputs)}
-    if batch_normalize:
-        shapes |= {name: (outputs,) for name in BATCHNORM_ARRAYS if name != "biases"}
     return Layer(
         type=section.type,
         index=section.index,
@@ -26,6 +23,12 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=Shape(outputs, 1, 1),
         native=native,
-        shapes=shapes,
+        shapes=shapes_of(native),
         detail=section.text("activation", "logistic"),
     )
+
+
+def shapes_of(native: _native.CData) -> dict[str, tuple[int, ...]]:
+    """The arrays of a connected layer in file order."""
+    names = ("biases", "weights", *(BATCHNORM_ARRAYS[1:] if native.batchnorm else ()))
+    return {name: (native.outputs, native.inputs) if name == "weights" else (native.outputs,) for name in names}

@@ -6,7 +6,7 @@ from .. import _native
 from ..options import Section
 from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
 
-__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build", "operations_of", "shapes_of"]
 
 WITHOUT_EFFECT = frozenset({"angle", "dot", "grad_centr", "stream", "wait_stream"})
 """Options that inference does not see."""
@@ -26,8 +26,6 @@ def build(section: Section, context: Context) -> Layer:
     shared = _shared_layer(section, context)
     if shared is not None:
         _share(section, native, shared)
-    weights = (native.n, native.c // native.groups, native.size, native.size)
-    channels: dict[str, tuple[int, ...]] = dict.fromkeys(BATCHNORM_ARRAYS if options.batch_normalize else ("biases",), (native.n,))
     return Layer(
         type=section.type,
         index=section.index,
@@ -35,12 +33,24 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=Shape(native.out_c, native.out_h, native.out_w),
         native=native,
-        shapes=channels | {"weights": weights},
+        shapes=shapes_of(native),
         stored=shared is None,
-        operations=2.0 * native.nweights * native.out_h * native.out_w,
+        operations=operations_of(native),
         kernel=_kernel(native),
         detail=_detail(section, native, shared),
     )
+
+
+def shapes_of(native: _native.CData) -> dict[str, tuple[int, ...]]:
+    """The arrays of a convolution in file order."""
+    names = BATCHNORM_ARRAYS if native.batchnorm else ("biases",)
+    weights = (native.n, native.c // native.groups, native.size, native.size)
+    return {**dict.fromkeys(names, (native.n,)), "weights": weights}
+
+
+def operations_of(native: _native.CData) -> float:
+    """Multiplications and additions of a convolution for one image."""
+    return float(2 * native.nweights * native.out_h * native.out_w)
 
 
 def _options(section: Section, context: Context) -> _native.CData:

@@ -1,0 +1,58 @@
+"""What the recurrent layers of a network keep from one forward to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from . import _native
+from ._native import Array, lib
+from .layers import Layer
+
+__all__ = ["State", "fresh_state", "read_state", "reset_state"]
+
+State = dict[int, dict[str, Array]]
+
+
+def read_state(layers: Sequence[Layer]) -> State:
+    """Layer number -> "state", of LSTMs "cell" too -> writable view (sequences, c, h, w); at first of 0 sequences."""
+    return {layer.index: {name: _view(layer, name) for name in layer.states} for layer in layers if layer.states}
+
+
+def _view(layer: Layer, name: str) -> Array:
+    assert layer.native is not None
+    sequences = layer.native.sequences
+    shape = (sequences, *layer.states[name])
+    return _native.view(getattr(layer.native, name), shape) if sequences else np.empty(shape, np.float32)
+
+
+def reset_state(layers: Sequence[Layer], sequences: int | None) -> None:
+    """Zeros for that many sequences; None: for as many as the next forward has.
+
+    Raises:
+        ValueError: less than one sequence.
+        MemoryError: too many.
+    """
+    if sequences is not None and sequences < 1:
+        raise ValueError(f"expected sequences to be 1 or more, or None for those of the next forward, got {sequences}")
+    for layer in layers:
+        if layer.states:
+            _native.check(lib.reset_recurrent_layer(layer.native, sequences or 0), f"layer {layer.index} [{layer.type}]")
+
+
+@contextmanager
+def fresh_state(layers: Sequence[Layer]) -> Iterator[None]:
+    """For a block the state starts anew; after it, it is what it was before."""
+    before = {index: {name: array.copy() for name, array in arrays.items()} for index, arrays in read_state(layers).items()}
+    reset_state(layers, None)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            if layer.states:
+                kept = before[layer.index]
+                reset_state([layer], len(kept["state"]) or None)
+                for name, array in read_state([layer])[layer.index].items():
+                    array[...] = kept[name]
