@@ -165,34 +165,42 @@ class Network:
         pictures: Any,
         *,
         thresh: float = 0.25,
+        hier: float = 0.5,
         nms: float = 0.45,
         nms_kind: str | None = None,
         resize: Literal["letterbox", "stretch"] | None = None,
         names: Sequence[str] | None = None,
+        mapped: bool = False,
     ) -> Detections | list[Detections]:
         """Finds objects in a picture, as the dialect's detector does.
 
         Args:
             pictures: a path, PIL image or float32 (c, h, w) array in 0..1; or a list of them.
             thresh: lower limit of objectness and of objectness times class probability.
+            hier: with a tree of classes, the lower limit of the probability along a branch.
             nms: overlap over which the less probable of two boxes of a class goes.
             nms_kind: see `boxes.nms`; None takes the cfg's.
             resize: how the picture fits the input; None takes the dialect's way.
             names: of the classes; None takes the network's.
+            mapped: with a tree, classes are those of the file that the cfg's map= names, each as probable as its node.
 
         Returns:
             `Detections`, boxes in pixels of the picture; a list of them for a list.
 
         Raises:
-            UnsupportedError: the network has no head.
+            UnsupportedError: the network has no head, or no map for `mapped`.
         """
-        _refuse_outside_0_to_1(thresh=thresh, nms=nms)
+        _refuse_outside_0_to_1(thresh=thresh, hier=hier, nms=nms)
         if self.layers and not self.heads:
-            raise UnsupportedError(f"{self.origin.cfg.name}: has no [yolo] or [region] layer to take boxes from; use forward")
+            raise UnsupportedError(
+                f"{self.origin.cfg.name}: has no head, such as a [yolo] or [region] layer, to take boxes from; use forward"
+            )
         several = isinstance(pictures, list | tuple)
         with self._open():
             head = self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
-        found = [self._detect(picture, thresh, resize or self.default_resize) for picture in (pictures if several else [pictures])]
+            limits = boxes.Limits(thresh, hier, self._class_map() if mapped else ())
+        how = resize or self.default_resize
+        found = [self._detect(picture, limits, how) for picture in (pictures if several else [pictures])]
         assert head is not None
         kind, beta = cast(NmsKind, nms_kind or head.nms_kind), head.beta_nms
         left = [boxes.kept(boxes.suppress(each, kind=kind, thresh=nms, beta=beta, rule=self._profile.layers)) for each in found]
@@ -200,27 +208,35 @@ class Network:
             each.names = tuple(self.names if names is None else names)
         return left if several else left[0]
 
-    def _detect(self, picture: Any, thresh: float, how: Literal["letterbox", "stretch"]) -> Detections:
+    def _detect(self, picture: Any, limits: boxes.Limits, how: Literal["letterbox", "stretch"]) -> Detections:
         pixels = picture if isinstance(picture, np.ndarray) else image.load_image(picture)
         x = image.fit(pixels, self.w, self.h, how=how)[np.newaxis]
         if pixels.shape[0] != self.c:
             raise ShapeError(f"expected a picture of shape ({self.c}, height, width), got {pixels.shape}")
         with self._open():
             self._run(self._checked(x), False)
-            return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")
+            return self._decode((pixels.shape[2], pixels.shape[1]), limits, how == "letterbox")
+
+    def _class_map(self) -> tuple[int, ...]:
+        heads = [layer.head for layer in self.heads if layer.head and layer.head.tree]
+        if not heads or not heads[-1].map:
+            raise UnsupportedError(f"{self.origin.cfg.name}: has no [region] with the files of tree= and map= for mapped classes")
+        return heads[-1].map
 
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
         """How the dialect's detector fits a picture into this network's input."""
         return "letterbox" if self._letter_box else self._dialect.resize
 
-    def _decode(self, picture_size: tuple[int, int], thresh: float, letter: bool) -> Detections:
+    def _decode(self, picture_size: tuple[int, int], limits: boxes.Limits, letter: bool) -> Detections:
         return boxes.decode(
-            [(layer.index, layer.native, layer.type) for layer in self.heads],  # type: ignore[misc]
+            [(layer.index, layer.native, layer.type) for layer in self.heads],
             0,
             picture_size=picture_size,
             net_size=(self.w, self.h),
-            thresh=thresh,
+            thresh=limits.thresh,
+            hier=limits.hier,
+            class_map=limits.class_map,
             letter=letter,
             rule=self._profile.layers,
         )

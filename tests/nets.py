@@ -94,7 +94,7 @@ UNCOMPUTED = frozenset(
     "activation_elu activation_hardtan activation_leaky activation_lhtan activation_loggy activation_logistic activation_plse "
     "activation_ramp activation_relie activation_relu activation_selu activation_stair activation_tanh conv_ab_options "
     "conv_antialiasing conv_lstm conv_lstm_peephole crnn crnn_ab crnn_bn_ab crnn_bn_pj crnn_pj crop crop_noadjust "
-    "deconvolutional detection detection_softmax empty gaussian_yolo gru gru_bn gru_tanh history implicit implicit_atoms "
+    "deconvolutional empty gru gru_bn gru_tanh history implicit implicit_atoms "
     "l2norm local logistic lstm lstm_bn lstm_nobn maxpool_ab maxpool_antialiasing normalization reorg_extra rnn rnn_bn "
     "rnn_shortcut sam scale_channels".split()
 )

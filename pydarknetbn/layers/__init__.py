@@ -11,7 +11,11 @@ from . import (
     avgpool,
     batchnorm,
     connected,
+    contrastive,
     convolutional,
+    detection,
+    gaussian_yolo,
+    iseg,
     maxpool,
     passthrough,
     region,
@@ -28,12 +32,16 @@ __all__ = ["BUILDERS", "Context", "Head", "Layer", "Shape", "build"]
 
 BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     {
+        "Gaussian_yolo": gaussian_yolo,
         "avgpool": avgpool,
         "batchnorm": batchnorm,
         "connected": connected,
+        "contrastive": contrastive,
         "convolutional": convolutional,
         "cost": passthrough,
+        "detection": detection,
         "dropout": passthrough,
+        "iseg": iseg,
         "maxpool": maxpool,
         "region": region,
         "reorg": reorg,
