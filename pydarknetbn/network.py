@@ -205,7 +205,7 @@ class Network:
         kind, beta = cast(NmsKind, nms_kind or head.nms_kind), head.beta_nms
         left = [boxes.kept(boxes.suppress(each, kind=kind, thresh=nms, beta=beta, rule=self._profile.layers)) for each in found]
         for each in left:
-            each.names = tuple(self.names if names is None else names)
+            each.names = tuple(self._names(mapped) if names is None else names)
         return left if several else left[0]
 
     def _detect(self, picture: Any, limits: boxes.Limits, how: Literal["letterbox", "stretch"]) -> Detections:
@@ -222,6 +222,10 @@ class Network:
         if not heads or not heads[-1].map:
             raise UnsupportedError(f"{self.origin.cfg.name}: has no [region] with the files of tree= and map= for mapped classes")
         return heads[-1].map
+
+    def _names(self, mapped: bool) -> tuple[str, ...]:
+        nodes = self._class_map() if mapped else ()
+        return tuple(self.names[node] for node in nodes if node < len(self.names)) if mapped else self.names
 
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
