@@ -110,7 +110,7 @@ FAULTS = (
     Fault(
         ("pjreddie", "alexeyab", "hank-ai"),
         "get_region_detections, get_region_boxes with tree=",
-        "multiplies along the branches in the layer's output, so that a second look gives other numbers; a map is read 200 entries far",
+        "multiplies along the branches in the layer's output, so that a second look differs; a map is read 200 entries far",
         "the output stays, and a map is as long as its file",
     ),
     Fault(
