@@ -1,8 +1,8 @@
 /* The contract between the C core and Python.
  *
  * The part between the two cdef marks is read twice: by the C compiler, and by cffi (cdef.py cuts it out, and puts the marked part
- * of what it includes in its place). There is no second copy of a prototype or a struct. Names are Darknet's. C knows numbers and their order; which fork does what stands in
- * pydarknetbn/dialect/ and comes here as the rule structs.
+ * of what it includes in its place). There is no second copy of a prototype or a struct. Names are Darknet's. C knows numbers and
+ * their order; which fork does what stands in pydarknetbn/dialect/ and comes here as the rule structs.
  *
  * Conventions
  *   arrays     float32, C order, (batch, c, h, w). "spatial" is h*w.
@@ -66,6 +66,7 @@ typedef struct {
     precision gelu;           /* tanh and pow of gelu */
     precision softmax;        /* exp of softmax */
     precision box;            /* exp of a box's width and height */
+    precision diou;           /* power of the distance in NMS_DIOUNMS */
 } arithmetic_rule;
 
 /* When a convolution of size 1 reads its input as the matrix itself, pixel after pixel from the first. With a stride that is not
@@ -111,12 +112,14 @@ typedef enum {
 
 typedef enum { NORMALIZATION_NONE, NORMALIZATION_RELU, NORMALIZATION_SOFTMAX } normalization; /* of a shortcut's weights */
 
+typedef enum { YOLO_POINT_CENTER, YOLO_POINT_LEFT_TOP, YOLO_POINT_RIGHT_BOTTOM } yolo_point; /* what x and y are of a box */
 typedef enum { CACHED_NOTHING, CACHED_INFERENCE, CACHED_TRAINING } cached; /* x, or x, x_norm, mean and variance */
 
 typedef struct {
     size_t c, h, w;
 } shape;
 typedef struct layer layer;
+typedef struct tree tree;
 
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
@@ -152,6 +155,10 @@ struct layer {
     float *anchors; /* (2*total) */
     float scale_x_y;
     int new_coords, softmax, background, reverse, flatten, true_order;
+    size_t side; /* of [detection]'s grid, 0 elsewhere */
+    int sqrt, classfix;
+    yolo_point yolo_point;
+    tree *softmax_tree; /* owned */
 
     /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
@@ -222,42 +229,23 @@ typedef struct {
 status make_shortcut_layer(layer **l, const shortcut_options *o, const shape *sources, size_t n_sources, const layer_rule *rule);
 
 typedef struct {
-    size_t c, h, w, n, total, classes, coords;
+    size_t c, h, w, n, total, classes, coords, side;
     float scale_x_y;
-    int new_coords, softmax, background;
+    int new_coords, softmax, background, sqrt, classfix;
+    yolo_point yolo_point;
 } head_options;
 
 #include "recurrent.h"
 
 status make_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
+status make_gaussian_yolo_layer(layer **l, const head_options *o, const int *mask, const float *anchors, const layer_rule *rule);
 status make_region_layer(layer **l, const head_options *o, const float *anchors, const layer_rule *rule);
+status make_detection_layer(layer **l, const head_options *o, const layer_rule *rule);
+status make_iseg_layer(layer **l, size_t c, size_t h, size_t w, size_t classes, size_t ids, const layer_rule *rule);
+/* The classes of a region, or the values of a softmax, become the n nodes of a tree. parent (n): -1, or a node before. */
+status set_softmax_tree(layer *l, const int *parent, size_t n);
 
-/* ---- detections ------------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    float x, y, w, h;
-} box;
-typedef struct {
-    int anchor, cell;
-} detection_origin;
-
-/* Detections of image b of a head whose objectness is over thresh: how many, then their arrays, in the rule's order. boxes are
- * relative to the network's input; probs (n, classes) are 0 up to thresh. */
-size_t yolo_num_detections(const layer *l, size_t b, float thresh);
-void get_yolo_detections(const layer *l, size_t b, float thresh, int netw, int neth, box *boxes, float *objectness, float *probs,
-                         detection_origin *origins);
-/* Every cell and anchor of a region head: h*w*n detections. */
-void get_region_detections(const layer *l, size_t b, float thresh, box *boxes, float *objectness, float *probs,
-                           detection_origin *origins);
-/* Boxes relative to the network's input become relative to the picture (w, h), or its pixels, in place. */
-void correct_yolo_boxes(box *boxes, size_t n, int w, int h, int netw, int neth, int letter, int relative, unbox unbox);
-
-typedef enum { NMS_SORT, NMS_OBJ, NMS_GREEDYNMS, NMS_DIOUNMS, NMS_CORNERSNMS } nms;
-
-/* Non-maximum suppression: what is suppressed gets probability 0 (NMS_OBJ: objectness 0 as well); order (n) takes the final order
- * of the rows. A row before another keeps that place where the two are equal. */
-status do_nms(nms kind, const box *boxes, float *objectness, float *probs, size_t *order, size_t n, size_t classes, float thresh,
-              float beta, iou iou);
+#include "detections.h"
 
 /* ---- kernels that tests hold against each other, and threads ---------------------------------------------------------------- */
 

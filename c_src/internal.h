@@ -35,6 +35,7 @@ void parallel_for(size_t count, size_t work, parallel_body body, void *context);
 
 /* A layer with its sizes set and nothing allocated; NULL with a message where a size is 0 or the counts overflow. */
 layer *make_layer(shape in, shape out);
+void free_tree(tree *t);
 /* The output for a batch of images. */
 status ensure_output(layer *l, size_t batch);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */

@@ -4,111 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ._native import check, choices, enum, ffi, lib
-from .draw import draw
+from .detections import Detections, detections_dtype
 from .errors import DtypeError, ShapeError, StateError, UnsupportedError
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from .dialect import LayerRule
-    from .image import Picture
 
-__all__ = ["Detections", "Head", "NmsKind", "decode", "detections_dtype", "kept", "nms", "suppress"]
+__all__ = ["Detections", "Head", "Limits", "NmsKind", "decode", "detections_dtype", "kept", "nms", "suppress"]
 
 NmsKind = Literal["default", "sort", "obj", "greedynms", "diounms", "cornersnms"]
-Head = tuple[int, Any, Literal["yolo", "region"]]
+Head = tuple[int, Any, str]
 Floats = npt.NDArray[np.float32]
 
 _ORIGIN = np.dtype([("anchor", np.int32), ("cell", np.int32)])
 _NMS = choices("nms") | {"default": enum("nms", "sort")}
+_COUNTED = ("yolo", "gaussian_yolo")  # kinds of head whose rows are those over the threshold
 
 
-def detections_dtype(classes: int) -> np.dtype[np.void]:
-    """The row of a detection.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which rows and classes are asked for, see `decode`."""
 
-    Args:
-        classes: number of classes of the network.
-
-    Returns:
-        Fields `box` (x, y, w, h: centre and size), `objectness`, `class_id` (the most probable class, -1 where no
-        probability is left), `prob` (its probability), `probs` (classes), `layer` (index of the head), `anchor`
-        (position in the head's mask) and `cell` (row * w + column).
-    """
-    return np.dtype(
-        [
-            ("box", np.float32, (4,)),
-            ("objectness", np.float32),
-            ("class_id", np.int32),
-            ("prob", np.float32),
-            ("probs", np.float32, (classes,)),
-            ("layer", np.int32),
-            ("anchor", np.int32),
-            ("cell", np.int32),
-        ]
-    )
+    thresh: float
+    hier: float
+    class_map: tuple[int, ...]
 
 
-class Detections(np.ndarray[Any, np.dtype[np.void]]):
-    """Detections of one picture: a structured array of `detections_dtype`, with the names of the classes.
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of each head."""
 
-    A field, `detections["box"]`, is a plain array; a part, `detections[:3]`, is Detections again and keeps the names.
-    """
+    image: int
+    limits: Limits
+    net_size: tuple[int, int]
+    picture_size: tuple[int, int]
 
-    names: tuple[str, ...]
+    def map_for(self, layer: Any) -> tuple[int, ...]:
+        return self.limits.class_map if layer.softmax_tree else ()
 
-    def __array_finalize__(self, obj: object) -> None:
-        self.names = getattr(obj, "names", ())
-
-    def __getitem__(self, key: Any) -> Any:
-        part = super().__getitem__(key)
-        return part.view(np.ndarray) if isinstance(part, Detections) and part.dtype.names is None else part
-
-    def __reduce__(self) -> Any:
-        function, arguments, state = cast(tuple[Any, Any, tuple[Any, ...]], super().__reduce__())
-        return function, arguments, (*state, self.names)
-
-    def __setstate__(self, state: Any) -> None:
-        *array_state, self.names = state
-        super().__setstate__(tuple(array_state))
-
-    def name_of(self, class_id: int) -> str | None:
-        """The name of a class, None where there is none."""
-        return self.names[class_id] if 0 <= class_id < len(self.names) else None
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """The rows as dicts of plain Python values, for `json.dumps`; the box is a dict of x, y, w, h."""
-        return [
-            {
-                "class_id": int(row["class_id"]),
-                "name": self.name_of(int(row["class_id"])),
-                "prob": float(row["prob"]),
-                "objectness": float(row["objectness"]),
-                "box": dict(zip("xywh", row["box"].tolist(), strict=True)),
-                "layer": int(row["layer"]),
-                "anchor": int(row["anchor"]),
-                "cell": int(row["cell"]),
-            }
-            for row in self
-        ]
-
-    def draw(self, image: Picture) -> Image.Image:
-        """The picture with these boxes on it, see `pydarknetbn.draw.draw`."""
-        return draw(image, self, names=self.names)
+    def classes(self, layer: Any) -> int:
+        return len(self.map_for(layer)) or int(layer.classes)
 
 
 @dataclass(frozen=True, slots=True)
 class _HeadArrays:
-    """What C fills for one head: (n, 4), (n), (n, classes) and (n)."""
+    """What C fills for one head: (n, 4), (n), (n, classes), (n, 4) and (n)."""
 
     boxes: Floats
     objectness: Floats
     probs: Floats
+    uncertainty: Floats
     origins: npt.NDArray[np.void]
 
     @classmethod
@@ -117,16 +68,19 @@ class _HeadArrays:
             np.empty((count, 4), np.float32),
             np.empty(count, np.float32),
             np.empty((count, classes), np.float32),
+            np.zeros((count, 4), np.float32),
             np.empty(count, _ORIGIN),
         )
 
-    def pointers(self) -> tuple[Any, Any, Any, Any]:
-        return (
-            ffi.from_buffer("box[]", self.boxes),
-            ffi.from_buffer("float[]", self.objectness),
-            ffi.from_buffer("float[]", self.probs),
-            ffi.from_buffer("detection_origin[]", self.origins),
-        )
+    def rows(self) -> Any:
+        """The core's struct, valid while these arrays and what it holds live."""
+        rows = ffi.new("detection_rows *")
+        rows.boxes = ffi.from_buffer("box[]", self.boxes)
+        rows.objectness = ffi.from_buffer("float[]", self.objectness)
+        rows.probs = ffi.from_buffer("float[]", self.probs)
+        rows.uncertainty = ffi.from_buffer("float[]", self.uncertainty)
+        rows.origins = ffi.from_buffer("detection_origin[]", self.origins)
+        return rows
 
 
 def decode(
@@ -139,76 +93,97 @@ def decode(
     letter: bool,
     rule: LayerRule,
     relative: bool = False,
+    hier: float = 0.5,
+    class_map: Sequence[int] = (),
 ) -> Detections:
     """Reads the boxes of one image out of the heads' outputs.
 
-    A row is there for every box whose objectness is over thresh ([yolo]) or for every cell and anchor ([region]); rows
-    stand head after head, in the fork's order. A probability, objectness * class, up to thresh is 0. A NaN is over no
-    threshold.
+    A row is there for every box whose objectness is over thresh ([yolo], [Gaussian_yolo]) or for every cell and anchor
+    ([region], [detection]); rows stand head after head, in the fork's order. A probability up to thresh is 0. A NaN is over no
+    threshold. Boxes of [detection] are parts of the picture as the network saw it, in pixels: no fork undoes a letterbox there.
 
     Args:
-        heads: index in the network, C layer and kind of each head; they have had a forward.
+        heads: index in the network, C layer and kind of each head (its section's name); they have had a forward.
         image_index: which image of the batch.
         picture_size: width and height of the picture in pixels.
         net_size: width and height of the network's input in pixels.
         thresh: lower limit of objectness and of a class's probability, 0 to 1.
         letter: the picture was letterboxed into the input, not stretched.
         rule: of the profile.
-        relative: boxes in parts of the picture's width and height instead of pixels.
+        relative: boxes in parts of the picture's width and height instead of pixels, but those of [detection].
+        hier: with a tree of classes, the lower limit of the probability along a branch.
+        class_map: with a tree, the nodes that the rows have as classes; () for all nodes, of which only the one that the
+            branches lead to has a probability.
 
     Raises:
         StateError: a head holds no output for that image.
         ShapeError: a side of the picture or of the network is not over 0.
+        ValueError: class_map has a number that is no node's.
         UnsupportedError: there is no head, or heads differ in the number of classes.
 
     Source: AlexeyAB/darknet network.c get_network_boxes.
     """
     if min(*picture_size, *net_size) < 1:
         raise ShapeError(f"expected picture and network sides of 1 pixel or more, got {picture_size} and {net_size}")
-    classes = _common_classes(heads)
-    parts = [np.empty(0, detections_dtype(classes))]
-    for index, layer, kind in heads:
+    asked = _Question(image_index, Limits(thresh, hier, tuple(class_map)), net_size, picture_size)
+    classes = _common_classes(heads, asked)
+    dtype = detections_dtype(classes, uncertainty=any(kind.lower() == "gaussian_yolo" for _, _, kind in heads))
+    parts = [np.empty(0, dtype)]
+    for index, layer, name in heads:
+        kind = name.lower()
         if not layer.output or not 0 <= image_index < layer.batch:
             held = f"layer {index} holds outputs of {layer.batch} images"
             raise StateError(f"{held}, not image {image_index}: run forward first")
-        arrays = _read_head(layer, kind, image_index, net_size, thresh)
-        lib.correct_yolo_boxes(
-            arrays.pointers()[0],
-            len(arrays.boxes),
-            *picture_size,
-            *net_size,
-            letter,
-            relative,
-            enum("unbox", rule.unbox),
-        )
-        parts.append(_rows(arrays, index))
+        arrays = _read_head(layer, kind, asked)
+        _unbox(arrays, kind, asked, letter, relative, rule)
+        parts.append(_rows(arrays, index, dtype))
     return np.concatenate(parts).view(Detections)
 
 
-def _common_classes(heads: Sequence[Head]) -> int:
+def _common_classes(heads: Sequence[Head], asked: _Question) -> int:
     if not heads:
-        raise UnsupportedError("boxes need a [yolo] or [region] layer, this network has none: use forward for its output")
-    counts = {index: int(layer.classes) for index, layer, _ in heads}
+        raise UnsupportedError("boxes need a [yolo], [region] or other head, this network has none: use forward for its output")
+    counts = {index: asked.classes(layer) for index, layer, _ in heads}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"layer {index}: {classes}" for index, classes in counts.items())
         raise UnsupportedError(f"all heads must have the same number of classes, got {told}")
+    for _, layer, _ in heads:
+        if strange := [node for node in asked.map_for(layer) if not 0 <= node < layer.classes]:
+            raise ValueError(f"expected class_map to name nodes 0 to {layer.classes - 1}, got {strange[0]}")
     return next(iter(counts.values()))
 
 
-def _read_head(layer: Any, kind: str, image_index: int, net_size: tuple[int, int], thresh: float) -> _HeadArrays:
-    if kind == "region":
-        arrays = _HeadArrays.empty(layer.h * layer.w * layer.n, layer.classes)
-        lib.get_region_detections(layer, image_index, thresh, *arrays.pointers())
-        return arrays
-    arrays = _HeadArrays.empty(lib.yolo_num_detections(layer, image_index, thresh), layer.classes)
-    lib.get_yolo_detections(layer, image_index, thresh, *net_size, *arrays.pointers())
+def _read_head(layer: Any, kind: str, asked: _Question) -> _HeadArrays:
+    question = ffi.new("decoding *")
+    question.thresh, question.hier = asked.limits.thresh, asked.limits.hier
+    question.w, question.h = asked.picture_size if kind == "detection" else asked.net_size
+    numbers, scratch = ffi.new("int[]", asked.map_for(layer)), ffi.new("float[]", layer.classes + 1)
+    question.n_map, question.scratch = len(numbers), scratch
+    question.map = numbers if len(numbers) else ffi.NULL
+    if kind in _COUNTED:
+        count = lib.yolo_num_detections(layer, asked.image, question.thresh)
+    else:
+        count = (layer.side**2 or layer.h * layer.w) * layer.n
+    arrays = _HeadArrays.empty(count, asked.classes(layer))
+    getattr(lib, f"get_{kind}_detections")(layer, asked.image, question, arrays.rows())
     return arrays
 
 
-def _rows(arrays: _HeadArrays, layer: int) -> npt.NDArray[np.void]:
-    rows = np.empty(len(arrays.boxes), detections_dtype(arrays.probs.shape[1]))
+def _unbox(arrays: _HeadArrays, kind: str, asked: _Question, letter: bool, relative: bool, rule: LayerRule) -> None:
+    """From the network's input to the picture; the forks that have [Gaussian_yolo] divide there, whatever they do elsewhere."""
+    if kind == "detection":
+        return
+    how = enum("unbox", "divide ratio" if kind == "gaussian_yolo" else rule.unbox)
+    pointer = ffi.from_buffer("box[]", arrays.boxes)
+    lib.correct_yolo_boxes(pointer, len(arrays.boxes), *asked.picture_size, *asked.net_size, letter, relative, how)
+
+
+def _rows(arrays: _HeadArrays, layer: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    rows = np.empty(len(arrays.boxes), dtype)
     rows["box"], rows["objectness"], rows["probs"], rows["layer"] = arrays.boxes, arrays.objectness, arrays.probs, layer
     rows["anchor"], rows["cell"] = arrays.origins["anchor"], arrays.origins["cell"]
+    if "uncertainty" in (dtype.names or ()):
+        rows["uncertainty"] = arrays.uncertainty
     _set_best(rows)
     return rows
 
@@ -244,10 +219,11 @@ def suppress(detections: Detections, *, kind: NmsKind, thresh: float, beta: floa
 
     Source: box.c do_nms_sort, do_nms_obj (all forks), diounms_sort (AlexeyAB/darknet).
     """
-    return _suppress(detections, kind, thresh, beta, enum("iou", rule.iou))
+    power = enum("precision", rule.arithmetic.diou)
+    return _suppress(detections, kind, thresh, beta, enum("iou", rule.iou), power)
 
 
-def _suppress(detections: Detections, kind: NmsKind, thresh: float, beta: float, iou: int) -> Detections:
+def _suppress(detections: Detections, kind: NmsKind, thresh: float, beta: float, iou: int, power: int) -> Detections:
     if kind not in _NMS:
         raise ValueError(f"expected a kind of non-maximum suppression ({', '.join(_NMS)}), got {kind!r}")
     if not isinstance(detections, Detections) or "probs" not in (detections.dtype.names or ()):
@@ -258,7 +234,7 @@ def _suppress(detections: Detections, kind: NmsKind, thresh: float, beta: float,
     order = np.empty(count, np.uintp)
     typed = (("box[]", boxes), ("float[]", objectness), ("float[]", probs), ("size_t[]", order))
     pointers = [ffi.from_buffer(kind_of, array) for kind_of, array in typed]
-    check(lib.do_nms(_NMS[kind], *pointers, count, classes, thresh, beta, iou))
+    check(lib.do_nms(_NMS[kind], *pointers, count, classes, thresh, beta, iou, power))
     result: Detections = detections[order]
     result["objectness"], result["probs"] = objectness[order], probs[order]
     _set_best(result)
@@ -286,5 +262,6 @@ def nms(detections: Detections, *, kind: NmsKind = "default", thresh: float, bet
     """
     if not 0 <= thresh <= 1:
         raise ValueError(f"expected thresh from 0 to 1, got {thresh!r}")
-    # No rule to choose: the forks differ in boxes without area only, 0/0 or 0, and neither is over a threshold from 0.
-    return kept(_suppress(detections, kind, thresh, beta, enum("iou", "zero guard")))
+    # No rule to choose: the forks differ in boxes without area, 0/0 or 0, and neither is over a threshold from 0; and in the last
+    # bit of the power of "diounms".
+    return kept(_suppress(detections, kind, thresh, beta, enum("iou", "zero guard"), enum("precision", "double")))

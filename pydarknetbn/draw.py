@@ -14,7 +14,7 @@ from .errors import DtypeError
 from .image import from_array, load_image
 
 if TYPE_CHECKING:
-    from .boxes import Detections
+    from .detections import Detections
     from .image import Picture
 
 __all__ = ["draw"]

@@ -207,7 +207,9 @@ def _without_batchnorm(net: Network, chosen: frozenset[int]) -> Network:
     """A network of the same layers with batch_normalize=0 in the chosen ones, its parameters not set yet."""
     dialect, profile = dialect_named(net.dialect), profile_named(net.profile)
     text = rewrite(net.origin.cfg, {(index, "batch_normalize"): "0" for index in sorted(chosen)})
-    cfg = replace(read_cfg(text.encode(), dialect=net.dialect), name=f"{net.origin.cfg.name} (folded)")
+    cfg = read_cfg(text.encode(), dialect=net.dialect)
+    beside = tuple(replace(section, file=net.origin.cfg.name) for section in cfg.sections)  # of the files that it names
+    cfg = replace(cfg, sections=beside, name=f"{net.origin.cfg.name} (folded)")
     built = build_layers(cfg, dialect, profile)
     return Network(
         built,

@@ -67,6 +67,7 @@ def load(
         chosen = profile_named(profile or decision.dialect.profile)
         built = build_layers(decision.cfg, decision.dialect, chosen)
         names, told = _names_beside(cfg)
+        names = names or _names_of_tree(built)
         built = built._replace(warnings=built.warnings + told)
         _raise_if_strict(built, strict)
         _check_upto(upto, built)
@@ -206,6 +207,10 @@ def load_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines() if line.strip())
     except (OSError, UnicodeDecodeError) as reason:
         raise WeightsError(f"{os.fspath(path)}: cannot be read as class names, one a line: {reason}") from reason
+
+
+def _names_of_tree(built: Built) -> tuple[str, ...]:
+    return next((layer.head.tree.names for layer in built.layers if layer.head and layer.head.tree), ())
 
 
 def _names_beside(cfg: CfgSource) -> tuple[tuple[str, ...], tuple[str, ...]]:

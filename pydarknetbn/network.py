@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from . import _native, boxes, image
+from . import _native
 from ._native import Array, CData, ffi, lib
-from .boxes import Detections, NmsKind
+from .boxes import Detections
 from .building import Built, Origin
+from .detecting import DetectOptions, Detector
 from .dialect import Dialect, Profile
-from .errors import ShapeError, StateError, UnsupportedError
+from .errors import StateError, UnsupportedError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .weights import Header, counter_bytes, write_file, write_weights
@@ -183,65 +184,45 @@ class Network:
         pictures: Any,
         *,
         thresh: float = 0.25,
+        hier: float = 0.5,
         nms: float = 0.45,
         nms_kind: str | None = None,
         resize: Literal["letterbox", "stretch"] | None = None,
         names: Sequence[str] | None = None,
+        mapped: bool = False,
     ) -> Detections | list[Detections]:
         """Finds objects in a picture, as the dialect's detector does.
 
         Args:
             pictures: a path, PIL image or float32 (c, h, w) array in 0..1; or a list of them.
             thresh: lower limit of objectness and of objectness times class probability.
+            hier: with a tree of classes, the lower limit of the probability along a branch.
             nms: overlap over which the less probable of two boxes of a class goes.
             nms_kind: see `boxes.nms`; None takes the cfg's.
             resize: how the picture fits the input; None takes the dialect's way.
             names: of the classes; None takes the network's.
+            mapped: with a tree, classes are those of the file that the cfg's map= names, each as probable as its node.
 
         Returns:
             `Detections`, boxes in pixels of the picture; a list of them for a list.
 
         Raises:
-            UnsupportedError: the network has no head.
+            UnsupportedError: the network has no head, or no map for `mapped`.
         """
-        _refuse_outside_0_to_1(thresh=thresh, nms=nms)
-        if self.layers and not self.heads:
-            raise UnsupportedError(f"{self.origin.cfg.name}: has no [yolo] or [region] layer to take boxes from; use forward")
-        several = isinstance(pictures, list | tuple)
+        options = DetectOptions(thresh, hier, nms, nms_kind, resize or self.default_resize, names, mapped)
         with self._open():
-            head = self.heads[-1].head  # the forks' detectors take non-maximum suppression from the last head
-        found = [self._detect(picture, thresh, resize or self.default_resize) for picture in (pictures if several else [pictures])]
-        assert head is not None
-        kind, beta = cast(NmsKind, nms_kind or head.nms_kind), head.beta_nms
-        left = [boxes.kept(boxes.suppress(each, kind=kind, thresh=nms, beta=beta, rule=self._profile.layers)) for each in found]
-        for each in left:
-            each.names = tuple(self.names if names is None else names)
-        return left if several else left[0]
+            detector = Detector(self.origin.cfg.name, self._in_shape, self.heads, self.names, self._profile.layers)
+        return detector.detect(pictures, options, self._run_locked)
 
-    def _detect(self, picture: Any, thresh: float, how: Literal["letterbox", "stretch"]) -> Detections:
-        pixels = picture if isinstance(picture, np.ndarray) else image.load_image(picture)
-        x = image.fit(pixels, self.w, self.h, how=how)[np.newaxis]
-        if pixels.shape[0] != self.c:
-            raise ShapeError(f"expected a picture of shape ({self.c}, height, width), got {pixels.shape}")
+    def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self._open():
             self._run(self._checked(x), False, 1)
-            return self._decode((pixels.shape[2], pixels.shape[1]), thresh, how == "letterbox")
+            return decode()
 
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
         """How the dialect's detector fits a picture into this network's input."""
         return "letterbox" if self._letter_box else self._dialect.resize
-
-    def _decode(self, picture_size: tuple[int, int], thresh: float, letter: bool) -> Detections:
-        return boxes.decode(
-            [(layer.index, layer.native, layer.type) for layer in self.heads],  # type: ignore[misc]
-            0,
-            picture_size=picture_size,
-            net_size=(self.w, self.h),
-            thresh=thresh,
-            letter=letter,
-            rule=self._profile.layers,
-        )
 
     # --- writing ----------------------------------------------------------------------------------------------------------------
 
@@ -289,9 +270,3 @@ class Network:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _refuse_outside_0_to_1(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value <= 1:  # a NaN is not either
-            raise ValueError(f"expected {name} from 0 to 1, got {value}")

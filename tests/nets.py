@@ -92,9 +92,9 @@ def tiny_files(folder: Path) -> tuple[Path, Path, Path]:
 
 UNCOMPUTED = frozenset(
     "activation_elu activation_hardtan activation_leaky activation_lhtan activation_loggy activation_logistic "
-    "activation_plse activation_ramp activation_relie activation_relu activation_selu activation_stair activation_tanh "
-    "conv_ab_options conv_antialiasing crop crop_noadjust deconvolutional detection detection_softmax empty gaussian_yolo "
-    "implicit implicit_atoms l2norm local logistic maxpool_ab maxpool_antialiasing normalization reorg_extra sam "
+    "activation_plse activation_ramp activation_relie activation_relu activation_selu activation_stair "
+    "activation_tanh conv_ab_options conv_antialiasing crop crop_noadjust deconvolutional empty implicit "
+    "implicit_atoms l2norm local logistic maxpool_ab maxpool_antialiasing normalization reorg_extra sam "
     "scale_channels".split()
 )
 """Recorded nets with a section or option that the package refuses by name."""

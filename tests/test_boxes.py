@@ -53,12 +53,27 @@ class Recorded:
     def heads(self, rule: LayerRule) -> list[tuple[int, Head, str]]:
         found = []
         for name, output in self.arrays.items():
-            if match := re.fullmatch(r"(\d+)_(yolo|region)", name):
+            if match := re.fullmatch(r"(\d+)_(yolo|region|detection|gaussian_yolo)", name):
                 options = self.cfg[int(match[1]) + 1]
-                numbers = {key: int(options.get(key, 0)) for key in ("new_coords", "background", "classes")}
-                anchors = [float(v) for v in options["anchors"].split(",")]
+                numbers = {key: int(options.get(key, 0)) for key in ("new_coords", "background", "classes", "side", "sqrt")}
+                numbers["coords"] = 8 if match[2] == "gaussian_yolo" else 4
+                anchors = (
+                    [float(v) for v in options["anchors"].split(",")] if "anchors" in options else [0.0] * 2 * int(options["num"])
+                )
                 mask = [int(v) for v in options["mask"].split(",")] if "mask" in options else None
-                found.append((int(match[1]), make_head(output, rule, anchors=anchors, mask=mask, **numbers), match[2]))
+                found.append(
+                    (
+                        int(match[1]),
+                        make_head(
+                            output.reshape(*output.shape[:2], *output.shape[2:] or (1, 1)),
+                            rule,
+                            anchors=anchors,
+                            mask=mask,
+                            **numbers,
+                        ),
+                        match[2],
+                    )
+                )
         return found
 
     def decoded(self, name: str) -> Detections:
@@ -88,14 +103,14 @@ def recorded_cases() -> list[Any]:
     """(file, array) of the samples and, where PYDARKNETBN_GOLDEN names the folder, of everything recorded."""
     paths = sorted(SAMPLES.glob("*/*.npz"))
     golden = os.environ.get("PYDARKNETBN_GOLDEN")
-    for pattern in ("nets/*/*.npz", "layers/*/yolo*.npz", "layers/*/region*.npz") if golden else ():
-        paths += sorted(Path(golden).glob(pattern))
+    for kind in ("nets/*/*", "layers/*/yolo*", "layers/*/region*", "layers/*/detection*", "layers/*/gaussian*") if golden else ():
+        paths += sorted(Path(golden).glob(f"{kind}.npz"))
     cases = []
     for path in paths:
         with np.load(path) as arrays:
             names = [name for name in arrays.files if name.startswith("dets.")]
-        if path.parent.name == "hank-ai-cpu" and ("region" in path.name or "yolov2" in path.name):
-            names = [name for name in names if "v2_" in name]  # its newer functions leave [region] rows at zero
+        if path.parent.name == "hank-ai-cpu" and any(part in path.name for part in ("region", "yolov2", "gaussian")):
+            names = [name for name in names if "v2_" in name]  # its newer functions leave rows of these heads at zero
         cases += [pytest.param(path, name, id=f"{path.parent.name}-{path.stem}-{name}") for name in names]
     return cases
 
@@ -116,5 +131,5 @@ def test_rows_are_the_recorded_ones_in_their_order(path: Path, name: str) -> Non
 
 @pytest.mark.skipif(not os.environ.get("PYDARKNETBN_GOLDEN"), reason="PYDARKNETBN_GOLDEN names no folder of recorded data")
 def test_recorded_folder_has_what_the_cases_need() -> None:
-    # 23 nets with heads, 213 arrays, less 31 of [region] that hank-ai leaves at zero; the rest are the samples
-    assert len(recorded_cases()) - sum(case.values[0].is_relative_to(SAMPLES) for case in recorded_cases()) == 182
+    # 29 nets with heads, 265 arrays, less 42 of [region] and [Gaussian_yolo] that hank-ai leaves at zero; the rest are the samples
+    assert len(recorded_cases()) - sum(case.values[0].is_relative_to(SAMPLES) for case in recorded_cases()) == 223

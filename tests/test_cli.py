@@ -169,7 +169,7 @@ SENTENCE = {
     "text as weights": (["info", NET[0], NET[0]], "is text"),
     "truncated weights": (["info", NET[0], "cut.weights"], "cut.weights: holds 120 floats"),
     "another net's weights": (["detect", str(CFG / "grouped.cfg"), NET[1], "picture.png"], "takes 132"),
-    "no head": (["detect", "plain.cfg", "plain.weights", "picture.png"], "has no [yolo] or [region] layer"),
+    "no head": (["detect", "plain.cfg", "plain.weights", "picture.png"], "has no head, such as a [yolo] or [region] layer"),
     "an unknown profile": (["info", NET[0], "--profile", "gpu"], "expected a profile (pjreddie-cpu, "),
     "an unknown dialect": (["info", NET[0], "--dialect", "c"], "expected a dialect (pjreddie, alexeyab, hank-ai or auto), got 'c'"),
     "no thread": (["info", NET[0], "--threads", "0"], "got 0"),

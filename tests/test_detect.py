@@ -251,5 +251,5 @@ def test_threshold_outside_0_to_1_is_refused(option):
 
 
 def test_network_without_a_head_says_so():
-    with pytest.raises(dn.UnsupportedError, match=r"has no \[yolo\] or \[region\] layer"):
+    with pytest.raises(dn.UnsupportedError, match=r"has no head, such as a \[yolo\] or \[region\] layer"):
         dn.load(cfg_of("conv filters=1 activation=linear")).detect(noise(3, 8, 8))

@@ -20,7 +20,7 @@ from pydarknetbn._native import Array
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
 
-LIBM_TYPES = frozenset({"softmax", "yolo", "region", "gru", "lstm", "conv_lstm"})
+LIBM_TYPES = frozenset({"softmax", "yolo", "Gaussian_yolo", "region", "detection", "gru", "lstm", "conv_lstm"})
 
 
 def uses_libm(cfg: Path) -> list[bool]:

@@ -41,6 +41,18 @@ void multiply_transposed(const float *input, const float *weights, size_t batch,
 /* n values at the given stride: exp((x - largest)/temperature) over their sum, the quotients taken first */
 void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output);
 
+/* ---- trees.c ---------------------------------------------------------------------------------------------------------------- */
+
+struct tree {
+    size_t n, groups;
+    int *parent, *child;               /* (n) a node; the group of its daughters, -1 for a leaf */
+    size_t *group_offset, *group_size; /* (groups) first node and number of sisters */
+};
+
+void softmax_tree_cpu(const float *input, const tree *t, float temperature, size_t stride, precision p, float *output);
+void hierarchy_predictions(float *predictions, const tree *t);
+size_t hierarchy_top_prediction(const float *predictions, const tree *t, float thresh);
+
 /* ---- planes.c: layers that move values about -------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -49,6 +49,7 @@ void free_layer(layer *l) {
     free_layer(l->batchnorm);
     for (size_t i = 0; i < l->n_inner; ++i) free_layer(l->inner[i]);
     free(l->inner);
+    free_tree(l->softmax_tree);
     free(l->sources);
     free(l->mask);
     free(l);

@@ -1,11 +1,18 @@
-/* Softmax over each of the groups that an image's values divide into (pjreddie/darknet src/softmax_layer.c). */
+/* Softmax over each of the groups that an image's values divide into, or over those of a tree, which then alone says what a group
+ * is (pjreddie/darknet src/softmax_layer.c). */
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
 static status forward_softmax_layer(layer *l, const network_state *state) {
     size_t n = l->inputs / l->groups;
+    precision p = l->layer_rule.arithmetic.softmax;
+    if (l->softmax_tree) {
+        for (size_t i = 0; i < state->batch * l->inputs; i += l->inputs)
+            softmax_tree_cpu(state->input + i, l->softmax_tree, l->temperature, 1, p, l->output + i);
+        return STATUS_OK;
+    }
     for (size_t g = 0; g < state->batch * l->groups; ++g)
-        softmax_cpu(state->input + g * n, n, l->temperature, 1, l->layer_rule.arithmetic.softmax, l->output + g * n);
+        softmax_cpu(state->input + g * n, n, l->temperature, 1, p, l->output + g * n);
     return STATUS_OK;
 }
 

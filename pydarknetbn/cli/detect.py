@@ -32,6 +32,7 @@ OutOption = Annotated[
 ]
 NamesOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Names of the classes, one a line.")]
 ThreshOption = Annotated[float, typer.Option(min=0, max=1, help="Lower limit of a box's probability.")]
+HierOption = Annotated[float, typer.Option(min=0, max=1, help="Lower limit along a branch, where classes are a tree.")]
 NmsOption = Annotated[float, typer.Option(min=0, max=1, help="Overlap over which the less probable box goes.")]
 ResizeOption = Annotated[Resize | None, typer.Option(help="How a picture fits the input. Default: as the dialect's detector.")]
 
@@ -43,6 +44,7 @@ def detect(
     output: OutOption = None,
     names: NamesOption = None,
     thresh: ThreshOption = 0.25,
+    hier: HierOption = 0.5,
     nms: NmsOption = 0.45,
     resize: ResizeOption = None,
     json: common.JsonOption = False,
@@ -62,7 +64,7 @@ def detect(
     work = list(zip(pictures, targets, strict=True))
     for picture, target in common.progress(work, "pictures", quiet=quiet or json or len(work) == 1):
         pixels = load_image(picture)
-        detections = cast(Detections, net.detect(pixels, thresh=thresh, nms=nms, resize=how, names=labels))
+        detections = cast(Detections, net.detect(pixels, thresh=thresh, hier=hier, nms=nms, resize=how, names=labels))
         if target:
             _save(detections, picture, target)
         found.append({"picture": str(picture), "resize": how, "detections": detections.to_json()})

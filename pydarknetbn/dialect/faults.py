@@ -120,4 +120,47 @@ FAULTS = (
         "takes the second for the first one mirrored, and the mean of both",
         "each image has its own detections",
     ),
+    Fault(
+        ("hank-ai",),
+        "src-lib/darknet_network.cpp fill_network_boxes_v3 of [region] and [Gaussian_yolo]",
+        "the rows are counted and left at 0",
+        "the rows that the older fill_network_boxes gives, in its order",
+        ("layers/hank-ai-cpu/region_*", "layers/hank-ai-cpu/gaussian_yolo*", "nets/hank-ai-cpu/yolov2_like*"),
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/region_layer.c forward_region_layer with tree= on the CPU",
+        "takes classes from wrong places and divides by a temperature of 0: NaN",
+        "a softmax over each group of each cell and anchor, as its GPU computes",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "get_region_detections, get_region_boxes with tree=",
+        "multiplies along the branches in the layer's output, so that a second look differs; a map is read 200 entries far",
+        "the output stays, and a map is as long as its file",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "src/tree.c read_tree of a file that is not there, has a parent that is no earlier node, or not a node for each class",
+        "a crash, or values of other layers read and overwritten",
+        "without the file a warning and one softmax over all classes; else CfgError with file and line",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab"),
+        "src/detection_layer.c get_detection_detections with coords= below 4",
+        "reads past the end of the output",
+        "CfgError",
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/iseg_layer.c forward_iseg_layer in inference on the CPU",
+        "goes on to the loss, without a truth: a crash",
+        "ends after the logistic, as its GPU does",
+    ),
+    Fault(
+        ("alexeyab", "hank-ai"),
+        "src/softmax_layer.c forward_contrastive_layer in inference; src/parser.c parse_contrastive without yolo_layer=",
+        "the output stays 0; a crash",
+        "the input passes, as on its GPU; the layer is built",
+    ),
 )

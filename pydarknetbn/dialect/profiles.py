@@ -67,7 +67,7 @@ _TEXTBOOK_BN = replace(
 
 _PJREDDIE_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
-        transcendental="double", leaky="double", leaky_host="double", gelu="float", softmax="double", box="double"
+        transcendental="double", leaky="double", leaky_host="double", gelu="float", softmax="double", box="double", diou="double"
     ),
     direct_1x1="any stride",
     iou="plain",
@@ -79,7 +79,7 @@ _PJREDDIE_LAYERS = LayerRule(
 
 _ALEXEYAB_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
-        transcendental="float", leaky="float", leaky_host="double", gelu="float", softmax="double", box="double"
+        transcendental="float", leaky="float", leaky_host="double", gelu="float", softmax="double", box="double", diou="double"
     ),
     direct_1x1="stride x 1",
     iou="zero guard",
@@ -91,7 +91,7 @@ _ALEXEYAB_LAYERS = LayerRule(
 
 _HANK_AI_LAYERS = replace(
     _ALEXEYAB_LAYERS,
-    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu="double", softmax="float", box="float"),
+    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu="double", softmax="float", box="float", diou="float"),
     scan="anchors outer",
 )
 
@@ -179,6 +179,7 @@ _PROFILES = (
                 "gelu": "src-lib/activations.hpp:135",
                 "softmax": "src-lib/blas.cpp:641",
                 "box": "src-lib/yolo_layer.cpp:38",
+                "diou": "src-lib/box.cpp:145",
                 "scan": "src-lib/yolo_layer.cpp:1249",
             }
         ),

@@ -66,6 +66,7 @@ class ArithmeticRule:
     gelu: Precision
     softmax: Precision
     box: Precision
+    diou: Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

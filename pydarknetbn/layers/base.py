@@ -12,6 +12,7 @@ from .._native import Array, CData
 from ..dialect import ACTIVATIONS, Dialect, Profile
 from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
+from ..trees import Tree
 
 __all__ = ["BATCHNORM_ARRAYS", "Context", "Head", "Layer", "Shape", "activation_of", "layer_rule", "made"]
 
@@ -47,6 +48,8 @@ class Head:
         scale_x_y: how far a centre is spread beyond its cell.
         new_coords: boxes without exponentials.
         nms_kind, beta_nms: non-maximum suppression and its exponent.
+        tree: whose nodes the classes are.
+        map: nodes of the tree that another list of classes stands for, in its order.
     """
 
     classes: int
@@ -56,6 +59,8 @@ class Head:
     new_coords: bool = False
     nms_kind: str = "default"
     beta_nms: float = 0.6
+    tree: Tree | None = None
+    map: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

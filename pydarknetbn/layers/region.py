@@ -5,15 +5,15 @@ from __future__ import annotations
 from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
+from .hierarchy import map_of, set_tree, tree_of
 from .yolo import anchors_of, check_channels, head_options
 
-__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+__all__ = ["WITHOUT_EFFECT", "build"]
 
 WITHOUT_EFFECT = frozenset(
     "absolute bias_match class_scale coord_scale focal_loss jitter log mask_scale max noobject_scale object_scale random "
-    "rescore sqrt thresh".split()
+    "rescore resize sqrt thresh".split()
 )
-NEUTRAL = {"classfix": 0, "map": "", "tree": ""}
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -22,18 +22,26 @@ def build(section: Section, context: Context) -> Layer:
     options = head_options(section, context, total)
     options.total = total
     options.coords = section.integer("coords", 4, minimum=4)
-    options.softmax = section.flag("softmax")
-    options.background = section.flag("background")
-    head = Head(options.classes, anchors_of(section, context, total), tuple(range(total)))
+    options.background, options.classfix = section.flag("background"), section.integer("classfix", 0)
+    head = Head(
+        classes=options.classes,
+        anchors=anchors_of(section, context, total),
+        mask=tuple(range(total)),
+        tree=tree_of(section, context, options.classes),
+        map=map_of(section, context, options.classes),
+    )
+    options.softmax = section.flag("softmax") or section.has("tree")
     anchors = _native.ffi.new("float[]", [side for pair in head.anchors for side in pair])
     check_channels(section, context, total, options.coords + 1 + options.classes)
+    native = made(section, "region", options, anchors, layer_rule(context))
+    set_tree(native, head.tree)
     return Layer(
         type=section.type,
         index=section.index,
         line=section.line,
         in_shape=context.in_shape,
         out_shape=context.in_shape,
-        native=made(section, "region", options, anchors, layer_rule(context)),
+        native=native,
         head=head,
         detail=f"{options.classes} classes, {total} anchors",
     )

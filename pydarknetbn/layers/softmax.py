@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from ..options import Section
 from .base import Context, Layer, layer_rule, made
+from .hierarchy import set_tree, tree_of
 
-__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+__all__ = ["WITHOUT_EFFECT", "build"]
 
 WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
-NEUTRAL = {"tree": ""}
 
 
 def build(section: Section, context: Context) -> Layer:
-    """The layer of a [softmax] section."""
+    """The layer of a [softmax] section; a tree says what its groups are, whatever groups= says."""
+    tree = tree_of(section, context, context.in_shape.floats)
     groups = section.integer("groups", 1, minimum=1)
     temperature = section.number("temperature", 1.0)
+    native = made(section, "softmax", *context.in_shape, groups, temperature, layer_rule(context))
+    set_tree(native, tree)
     return Layer(
         type=section.type,
         index=section.index,
         line=section.line,
         in_shape=context.in_shape,
         out_shape=context.in_shape,
-        native=made(section, "softmax", *context.in_shape, groups, temperature, layer_rule(context)),
+        native=native,
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
 
-__all__ = ["WITHOUT_EFFECT", "anchors_of", "build", "check_channels", "head_options"]
+__all__ = ["NMS_KINDS", "WITHOUT_EFFECT", "anchors_of", "build", "check_channels", "head_options", "mask_of", "one_of"]
+
+NMS_KINDS = ("default", "greedynms", "diounms")
 
 WITHOUT_EFFECT = frozenset(
     "class_normalizer cls_normalizer counters_per_class delta_normalizer dets_for_show dets_for_track "
@@ -19,7 +23,7 @@ WITHOUT_EFFECT = frozenset(
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [yolo] section."""
     total = section.integer("num", 1, minimum=1)
-    mask = section.integers("mask", tuple(range(total)))
+    mask = mask_of(section, total)
     options = head_options(section, context, len(mask))
     options.total, options.coords = total, 4
     head = Head(
@@ -28,15 +32,11 @@ def build(section: Section, context: Context) -> Layer:
         mask=mask,
         scale_x_y=section.number("scale_x_y", 1.0),
         new_coords=section.flag("new_coords"),
-        nms_kind=_nms_kind(section),
+        nms_kind=one_of(section, "nms_kind", NMS_KINDS),
         beta_nms=section.number("beta_nms", 0.6),
     )
     options.scale_x_y, options.new_coords = head.scale_x_y, head.new_coords
     anchors = _native.ffi.new("float[]", [side for pair in head.anchors for side in pair])
-    out_of_range = [entry for entry in mask if not 0 <= entry < total]
-    if out_of_range:
-        message = f"[yolo], layer {section.index}, has mask {out_of_range[0]}, but num={total} anchors"
-        raise section.error(f"{message} are numbered 0 to {total - 1}", "mask")
     check_channels(section, context, len(mask), 4 + 1 + options.classes)
     native = made(section, "yolo", options, _native.ffi.new("int[]", mask), anchors, layer_rule(context))
     return Layer(
@@ -51,11 +51,22 @@ def build(section: Section, context: Context) -> Layer:
     )
 
 
-def _nms_kind(section: Section) -> str:
-    kind, kinds = section.text("nms_kind", "default"), ("default", "greedynms", "diounms")
-    if kind not in kinds:
-        raise section.error(f"nms_kind={kind} is none of {', '.join(kinds)}", "nms_kind")
-    return kind
+def mask_of(section: Section, total: int) -> tuple[int, ...]:
+    """Which of the anchors a head uses: all, where it does not say."""
+    mask = section.integers("mask", tuple(range(total)))
+    out_of_range = [entry for entry in mask if not 0 <= entry < total]
+    if out_of_range:
+        message = f"{section.name}, layer {section.index}, has mask {out_of_range[0]}, but num={total} anchors"
+        raise section.error(f"{message} are numbered 0 to {total - 1}", "mask")
+    return mask
+
+
+def one_of(section: Section, key: str, words: Sequence[str]) -> str:
+    """The word that an option says, the first where it says none."""
+    word = section.text(key, words[0])
+    if word not in words:
+        raise section.error(f"{key}={word} is none of {', '.join(words)}", key)
+    return word
 
 
 def head_options(section: Section, context: Context, anchors: int) -> _native.CData:
