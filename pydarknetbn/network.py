@@ -23,6 +23,8 @@ from .weights import Header, counter_bytes, write_file, write_weights
 
 __all__ = ["Network"]
 
+_RANDOM = ("crop", "dropout")  # in training they draw random numbers
+
 
 class Network:
     """Layers of one `.cfg`, made by `load`.
@@ -125,7 +127,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout in training.
+            UnsupportedError: a dropout or a crop in training.
             StateError: after `close`.
         """
         if keep not in ("all", "heads"):
@@ -145,8 +147,9 @@ class Network:
             raise StateError(
                 f"{self.origin.cfg.name}: is folded and has no batchnorm to train; train the network it was folded from"
             )
-        if train and any(layer.type == "dropout" for layer in self.layers):
-            raise UnsupportedError(f"{self.origin.cfg.name}: [dropout] in training is not computed; use train=False")
+        random = [layer.type for layer in self.layers if layer.type in _RANDOM]
+        if train and random:
+            raise UnsupportedError(f"{self.origin.cfg.name}: [{random[0]}] in training is not computed; use train=False")
         state = ffi.new("network_state *")
         state.batch, state.train, state.cache = x.shape[0], train, train
         current = _native.floats(x)
@@ -231,6 +234,9 @@ class Network:
         self, target: str | os.PathLike[str] | BinaryIO, *, header: tuple[int, int, int, int] | None = None, upto: int | None = None
     ) -> None:
         """Writes the weights; after a load the identical bytes.
+
+        But of a layer with dontload, dontloadscales or numload, of which a load took less, every array is written, and of one with
+        dontsave none: what the fork's program does.
 
         Args:
             target: path, written beside it and renamed, or binary file.

@@ -4,9 +4,13 @@ header  major, minor, revision as int32, then the counter of images seen: 64 bit
 arrays  convolutional  biases [scales rolling_mean rolling_variance] weights
         connected      biases weights [scales rolling_mean rolling_variance]
         batchnorm      three or four arrays, by dialect
-        shortcut       weights, where it has any
+        shortcut       weights, where it has any; implicit too
+        local          biases (filter, pixel), weights (pixel, filter, c, size, size)
+        deconvolutional  as convolutional, weights (c, filter, size, size)
 
-A major or minor above 1000 means that connected weights are stored transposed.
+A major or minor above 1000 means that connected weights are stored transposed; flipped=1 means the same of a convolution's, as a
+matrix of filters. A layer with dontload=1 has no arrays in a file that is read, one with dontloadscales=1 no scales and rolling
+arrays, one with numload only those of its first filters; one with dontsave=1 has none in a file that is written.
 
 Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/parser.c.
 """
@@ -45,6 +49,7 @@ __all__ = [
 
 _FLOAT = 4
 _VERSION = struct.Struct("<iii")
+_SCALES = ("scales", "rolling_mean", "rolling_variance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +106,25 @@ class Source:
     nbytes: int
 
 
-def entries(layers: Iterable[Layer], upto: int | None = None) -> Iterator[Entry]:
-    """The arrays of a file in order, of the layers below number `upto`."""
+def entries(layers: Iterable[Layer], upto: int | None = None, *, writing: bool = False) -> Iterator[Entry]:
+    """The arrays of a file in order, of the layers below number `upto`: of one that is read, or that is written."""
     for layer in layers:
-        if not layer.stored or (upto is not None and layer.index >= upto):
+        filed = layer.file.save if writing else layer.file.load
+        if not layer.stored or not filed or (upto is not None and layer.index >= upto):
             continue
         for name, array in layer.params.items():
-            yield Entry(layer, name, array)
+            if writing or layer.file.scales or name not in _SCALES:
+                yield Entry(layer, name, array if writing else array[: layer.file.filters])
+
+
+def _is_transposed(entry: Entry, header: Header) -> bool:
+    if entry.name != "weights":
+        return False
+    return entry.layer.file.flipped or (header.transposed and entry.layer.type == "connected")
+
+
+def _as_matrix(array: Array) -> Array:
+    return array.reshape(array.shape[0], -1)
 
 
 def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
@@ -203,13 +220,14 @@ def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_nam
     if upto is not None:
         beyond = sum(entry.array.nbytes for entry in entries(layer for layer in layers if layer.index >= upto))
     check_size(source, header, wanted, beyond, cfg_name)
-    for layer, name, array in wanted:
-        target = array
-        if header.transposed and layer.type == "connected" and name == "weights":
-            target = np.empty(array.shape[::-1], np.float32)
-        _read_into(source, target)
-        if target is not array:
-            array[...] = target.T
+    for entry in wanted:
+        if not _is_transposed(entry, header):
+            _read_into(source, entry.array)
+            continue
+        matrix = _as_matrix(entry.array)
+        stored = np.empty(matrix.shape[::-1], np.float32)
+        _read_into(source, stored)
+        matrix[...] = stored.T
     return header.nbytes + sum(entry.array.nbytes for entry in wanted)
 
 
@@ -275,9 +293,9 @@ def _too_short(source: Source, header: Header, wanted: list[Entry], message: str
 def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
     """Writes header and arrays to a binary stream."""
     stream.write(header.to_bytes())
-    for layer, name, array in entries(layers, upto):
-        transposed = header.transposed and layer.type == "connected" and name == "weights"
-        stream.write(np.ascontiguousarray(array.T if transposed else array).data)
+    for entry in entries(layers, upto, writing=True):
+        stored = _as_matrix(entry.array).T if _is_transposed(entry, header) else entry.array
+        stream.write(np.ascontiguousarray(stored).data)
 
 
 def write_file(path: str | os.PathLike[str], header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:

@@ -41,7 +41,7 @@ def assert_layer(got: Array, want: Array, name: str, libm: bool) -> None:
         assert_same_bits(got, want, name)
 
 
-@pytest.mark.parametrize("path", computed("[ln]*s/*-cpu/*.npz", known=["route", "shortcut_fastpath_quirk"]))
+@pytest.mark.parametrize("path", computed("[ln]*s/*-cpu/*.npz"))
 def test_every_layer_equals_the_recorded_one(path, threads):
     net, recorded = recorded_run(path)
     libm = uses_libm(path.with_suffix(".cfg"))

@@ -32,6 +32,7 @@ void free_layer(layer *l) {
         l->x_norm,  l->mean,   l->variance, l->mean_delta,   l->variance_delta,   l->scale_updates, l->bias_updates};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) array_release(arrays[i]);
     free_layer(l->batchnorm);
+    free_layer(l->blur);
     free(l->sources);
     free(l->mask);
     free(l);

@@ -63,6 +63,7 @@ class ArithmeticRule:
     transcendental: Precision
     leaky: Precision
     leaky_host: Precision
+    piecewise: Precision
     gelu: Precision
     softmax: Precision
     box: Precision
@@ -74,6 +75,7 @@ class LayerRule:
 
     arithmetic: ArithmeticRule
     direct_1x1: Literal["any stride", "stride x 1"]
+    shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]
     scan: Literal["cells outer", "anchors outer"]
@@ -117,6 +119,7 @@ class Dialect:
         duplicate_key: which of two equal keys of a section counts, or *error*.
         carriage_return: whether its parser removes a carriage return at the end of a line.
         dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        normalization_alpha: default of the alpha of a [normalization].
         profile: the profile that computes by default.
     """
 
@@ -135,4 +138,5 @@ class Dialect:
     carriage_return: Literal["kept", "removed"]
     dropout_probability: float
     yolo_max_boxes: int
+    normalization_alpha: float
     profile: str

@@ -8,37 +8,56 @@ from types import MappingProxyType, ModuleType
 from ..errors import UnsupportedError
 from ..options import Section, unknown_key_warning
 from . import (
+    activation,
     avgpool,
     batchnorm,
     connected,
     convolutional,
+    crop,
+    implicit,
+    local,
     maxpool,
     passthrough,
     region,
     reorg,
     route,
+    scale_channels,
     shortcut,
     softmax,
     upsample,
     yolo,
 )
 from .base import Context, Head, Layer, Shape
+from .filing import file_options
 
 __all__ = ["BUILDERS", "Context", "Head", "Layer", "Shape", "build"]
 
 BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     {
+        "activation": activation,
         "avgpool": avgpool,
         "batchnorm": batchnorm,
         "connected": connected,
+        "contrastive": passthrough,
         "convolutional": convolutional,
         "cost": passthrough,
+        "crop": crop,
+        "deconvolutional": local,
         "dropout": passthrough,
+        "empty": passthrough,
+        "implicit": implicit,
+        "l2norm": activation,
+        "local": local,
+        "local_avgpool": maxpool,
+        "logistic": activation,
         "maxpool": maxpool,
+        "normalization": activation,
         "region": region,
         "reorg": reorg,
         "reorg3d": reorg,
         "route": route,
+        "sam": scale_channels,
+        "scale_channels": scale_channels,
         "shortcut": shortcut,
         "softmax": softmax,
         "upsample": upsample,
@@ -46,9 +65,8 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     }
 )
 
-# Options of every section that matter to training alone, and those that matter to the file.
+# Options of every section that matter to training alone.
 _TRAINING = frozenset("burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split())
-_FILE = ("dontload", "dontloadscales", "dontsave", "numload")
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -62,8 +80,11 @@ def build(section: Section, context: Context) -> Layer:
     if module is None:
         message = f"{section.name}, layer {section.index}, is not computed by this package; it computes {', '.join(BUILDERS)}"
         raise UnsupportedError(str(section.error(message)))
-    _refuse_uncomputed(section, getattr(module, "NEUTRAL", {}) | dict.fromkeys(_FILE, 0))
+    _refuse_uncomputed(section, getattr(module, "NEUTRAL", {}))
+    if section.type not in getattr(module, "TAKES_VECTORS", ()):
+        context.need_image(section)
     layer: Layer = module.build(section, context)
+    layer.file = file_options(section, layer)
     without_effect = getattr(module, "WITHOUT_EFFECT", frozenset()) | _TRAINING
     unknown = [key for key, _ in section.unused() if key not in without_effect]
     context.warnings.extend(unknown_key_warning(section, key, section.asked | without_effect) for key in unknown)

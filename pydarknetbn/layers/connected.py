@@ -6,7 +6,9 @@ from .. import _native
 from ..options import Section
 from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
 
-__all__ = ["build"]
+__all__ = ["TAKES_VECTORS", "build"]
+
+TAKES_VECTORS = frozenset({"connected"})
 
 
 def build(section: Section, context: Context) -> Layer:

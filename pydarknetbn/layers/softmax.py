@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..options import Section
 from .base import Context, Layer, layer_rule, made
 
-__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
+__all__ = ["NEUTRAL", "TAKES_VECTORS", "WITHOUT_EFFECT", "build"]
+
+TAKES_VECTORS = frozenset({"softmax"})
 
 WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
 NEUTRAL = {"tree": ""}
@@ -22,4 +24,5 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=made(section, "softmax", *context.in_shape, groups, temperature, layer_rule(context)),
+        flat="is a softmax",
     )
