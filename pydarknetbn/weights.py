@@ -4,13 +4,9 @@ header  major, minor, revision as int32, then the counter of images seen: 64 bit
 arrays  convolutional  biases [scales rolling_mean rolling_variance] weights
         connected      biases weights [scales rolling_mean rolling_variance]
         batchnorm      three or four arrays, by dialect
-        shortcut       weights, where it has any; implicit too
-        local          biases (filter, pixel), weights (pixel, filter, c, size, size)
-        deconvolutional  as convolutional, weights (c, filter, size, size)
+        shortcut       weights, where it has any; implicit weights, local biases weights
 
-A major or minor above 1000 means that connected weights are stored transposed; flipped=1 means the same of a convolution's, as a
-matrix of filters. A layer with dontload=1 has no arrays in a file that is read, one with dontloadscales=1 no scales and rolling
-arrays, one with numload only those of its first filters; one with dontsave=1 has none in a file that is written.
+A major or minor above 1000 means that connected weights are stored transposed, flipped=1 that a convolution's are.
 
 Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/parser.c.
 """
@@ -107,7 +103,7 @@ class Source:
 
 
 def entries(layers: Iterable[Layer], upto: int | None = None, *, writing: bool = False) -> Iterator[Entry]:
-    """The arrays of a file in order, of the layers below number `upto`: of one that is read, or that is written."""
+    """The arrays of a file that is read, or written, in order, of the layers below number `upto`."""
     for layer in layers:
         filed = layer.file.save if writing else layer.file.load
         if not layer.stored or not filed or (upto is not None and layer.index >= upto):
@@ -117,14 +113,8 @@ def entries(layers: Iterable[Layer], upto: int | None = None, *, writing: bool =
                 yield Entry(layer, name, array if writing else array[: layer.file.filters])
 
 
-def _is_transposed(entry: Entry, header: Header) -> bool:
-    if entry.name != "weights":
-        return False
-    return entry.layer.file.flipped or (header.transposed and entry.layer.type == "connected")
-
-
-def _as_matrix(array: Array) -> Array:
-    return array.reshape(array.shape[0], -1)
+def _is_transposed(layer: Layer, name: str, header: Header) -> bool:
+    return name == "weights" and (layer.file.flipped or (header.transposed and layer.type == "connected"))
 
 
 def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
@@ -220,14 +210,13 @@ def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_nam
     if upto is not None:
         beyond = sum(entry.array.nbytes for entry in entries(layer for layer in layers if layer.index >= upto))
     check_size(source, header, wanted, beyond, cfg_name)
-    for entry in wanted:
-        if not _is_transposed(entry, header):
-            _read_into(source, entry.array)
-            continue
-        matrix = _as_matrix(entry.array)
-        stored = np.empty(matrix.shape[::-1], np.float32)
-        _read_into(source, stored)
-        matrix[...] = stored.T
+    for layer, name, array in wanted:
+        target = array
+        if _is_transposed(layer, name, header):
+            target = np.empty((array[0].size, len(array)), np.float32)
+        _read_into(source, target)
+        if target is not array:
+            array[...] = target.T.reshape(array.shape)
     return header.nbytes + sum(entry.array.nbytes for entry in wanted)
 
 
@@ -293,8 +282,8 @@ def _too_short(source: Source, header: Header, wanted: list[Entry], message: str
 def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
     """Writes header and arrays to a binary stream."""
     stream.write(header.to_bytes())
-    for entry in entries(layers, upto, writing=True):
-        stored = _as_matrix(entry.array).T if _is_transposed(entry, header) else entry.array
+    for layer, name, array in entries(layers, upto, writing=True):
+        stored = array.reshape(len(array), -1).T if _is_transposed(layer, name, header) else array
         stream.write(np.ascontiguousarray(stored).data)
 
 

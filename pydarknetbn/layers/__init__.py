@@ -38,7 +38,6 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
         "avgpool": avgpool,
         "batchnorm": batchnorm,
         "connected": connected,
-        "contrastive": passthrough,
         "convolutional": convolutional,
         "cost": passthrough,
         "crop": crop,
@@ -65,6 +64,11 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     }
 )
 
+# What may follow a layer whose output has no width and height: it reads values in the order of memory, or nothing.
+_TAKE_VECTORS = frozenset(
+    "activation connected contrastive cost detection dropout empty gru implicit logistic lstm rnn route softmax".split()
+)
+
 # Options of every section that matter to training alone.
 _TRAINING = frozenset("burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split())
 
@@ -81,7 +85,7 @@ def build(section: Section, context: Context) -> Layer:
         message = f"{section.name}, layer {section.index}, is not computed by this package; it computes {', '.join(BUILDERS)}"
         raise UnsupportedError(str(section.error(message)))
     _refuse_uncomputed(section, getattr(module, "NEUTRAL", {}))
-    if section.type not in getattr(module, "TAKES_VECTORS", ()):
+    if section.type not in _TAKE_VECTORS:
         context.need_image(section)
     layer: Layer = module.build(section, context)
     layer.file = file_options(section, layer)

@@ -6,9 +6,7 @@ from .. import _native
 from ..options import Section
 from .base import Context, Layer, activation_of, layer_rule, made
 
-__all__ = ["TAKES_VECTORS", "build"]
-
-TAKES_VECTORS = frozenset({"activation", "logistic"})
+__all__ = ["build"]
 
 
 def build(section: Section, context: Context) -> Layer:

@@ -6,9 +6,7 @@ from .. import _native
 from ..options import Section
 from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
 
-__all__ = ["TAKES_VECTORS", "build"]
-
-TAKES_VECTORS = frozenset({"connected"})
+__all__ = ["build"]
 
 
 def build(section: Section, context: Context) -> Layer:

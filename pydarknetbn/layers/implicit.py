@@ -5,9 +5,7 @@ from __future__ import annotations
 from ..options import Section
 from .base import Context, Initial, Layer, Shape, made
 
-__all__ = ["TAKES_VECTORS", "build"]
-
-TAKES_VECTORS = frozenset({"implicit"})
+__all__ = ["build"]
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -20,6 +18,6 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=Shape(filters, atoms, 1),
         native=made(section, "implicit", filters, atoms),
-        shapes={"weights": (filters, atoms, 1)},
+        shapes={"weights": (filters * atoms,)},
         initial=Initial(section.number("std", 0.2), section.number("mean", 0.0)),
     )

@@ -51,7 +51,7 @@ def _local(section: Section, context: Context, options: _native.CData) -> _Made:
     options.pad = section.integer("pad", 0, minimum=0)
     native = made(section, "local", options, layer_rule(context))
     weights = (native.out_h * native.out_w, native.n, native.c, native.size, native.size)
-    return native, {"biases": (native.out_c, native.out_h, native.out_w), "weights": weights}
+    return native, {"biases": (native.outputs,), "weights": weights}
 
 
 def _deconvolutional(section: Section, context: Context, options: _native.CData) -> _Made:

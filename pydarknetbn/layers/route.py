@@ -8,9 +8,8 @@ from .. import _native
 from ..options import REQUIRED, Section
 from .base import Context, Layer, Shape, made
 
-__all__ = ["TAKES_VECTORS", "WITHOUT_EFFECT", "build"]
+__all__ = ["WITHOUT_EFFECT", "build"]
 
-TAKES_VECTORS = frozenset({"route"})  # what comes before is one of its sources, or nothing to it
 WITHOUT_EFFECT = frozenset({"stream", "wait_stream"})
 
 

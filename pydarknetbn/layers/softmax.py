@@ -5,9 +5,8 @@ from __future__ import annotations
 from ..options import Section
 from .base import Context, Layer, layer_rule, made
 
-__all__ = ["NEUTRAL", "TAKES_VECTORS", "WITHOUT_EFFECT", "build"]
+__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build"]
 
-TAKES_VECTORS = frozenset({"softmax"})
 
 WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
 NEUTRAL = {"tree": ""}
