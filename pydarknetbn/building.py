@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._native import Array
 from .cfg import Cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile
-from ._native import Array
 from .layers import Context, Layer, Shape, build
 from .layers.base import Initial
 from .options import Section, unknown_key_warning
@@ -132,4 +132,4 @@ def _drawn(generator: np.random.Generator, initial: Initial, shape: tuple[int, .
         values = generator.standard_normal(shape, np.float32)
     else:
         values = generator.uniform(-1, 1, shape).astype(np.float32)
-    return np.float32(initial.mean) + np.float32(initial.spread) * values
+    return np.asarray(np.float32(initial.mean) + np.float32(initial.spread) * values)

@@ -95,6 +95,7 @@ UNCOMPUTED = frozenset(
 )
 """Recorded nets with a section or option that the package refuses by name."""
 
+
 def computed(pattern: str) -> list[Any]:
     """Parameters: the recorded files whose nets the package computes."""
     return [case for case in recorded_files(pattern) if not case.values[0] or case.values[0].stem not in UNCOMPUTED]

@@ -23,7 +23,7 @@ FORKS = re.compile(r"pjreddie|alexeyab|hank.?ai", re.IGNORECASE)
 DEFAULTS = {("bn.py", "__init__", "profile"), ("cfg.py", "read_cfg", "dialect")}
 # Numbers this small are epsilons, which belong to the table of profiles.
 SMALL = 1e-3
-# What a shortcut adds to the sum of its weights and a normalization to that of its channels, the same in both forks that have these.
+# What a shortcut adds to the sum of its weights, and normalize_channels to that of its channels: the same in both forks.
 C_EPSILONS = {("shortcut.c", "0.0001F"), ("activations.c", "0.0001F")}
 
 # A module imports from lower floors, or from its own without a circle.

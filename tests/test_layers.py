@@ -174,8 +174,8 @@ WRONG = {
     "a route of two sizes before an image is needed": (
         ["max size=2 stride=2", "max size=2 stride=2", "route layers=0,1", "max"],
         13,
-        "[max], layer 3, needs an image, but layer 2 [route] (line 11) gives a vector of 60 values, since it joins 4 x 4 x 3 of layer 0"
-        " (line 5), 2 x 2 x 3 of layer 1 (line 8): width and height differ",
+        "[max], layer 3, needs an image, but layer 2 [route] (line 11) gives a vector of 60 values, since it joins 4 x 4 x 3 of "
+        "layer 0 (line 5), 2 x 2 x 3 of layer 1 (line 8): width and height differ",
     ),
     "a shortcut that counts from itself": (["max", "shortcut from=1"], 7, "from=1, but the layers before"),
     "a shortcut by a word": (["max", "shortcut from=self"], 7, "from='self', expected a whole number"),

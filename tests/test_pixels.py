@@ -174,7 +174,10 @@ def test_crop_takes_the_middle_and_spreads_it_from_minus_1_to_1(dialect):
     x = ramp(1, 4, 5) / 32
     got = run(x, "crop crop_height=2 crop_width=2", dialect=dialect)
     assert got[0, 0].tolist() == [[-0.625, -0.5625], [-0.3125, -0.25]]
-    assert run(x, "crop crop_height=2 crop_width=2 noadjust=1", dialect=dialect)[0, 0].tolist() == [[6 / 32, 7 / 32], [11 / 32, 12 / 32]]
+    assert run(x, "crop crop_height=2 crop_width=2 noadjust=1", dialect=dialect)[0, 0].tolist() == [
+        [6 / 32, 7 / 32],
+        [11 / 32, 12 / 32],
+    ]
     zero = run(np.full((1, 1, 1, 1), -0.0, np.float32), "crop noadjust=1", dialect=dialect)
     assert not np.signbit(zero).any()  # 1 * -0 + 0
 
@@ -236,7 +239,9 @@ def test_blur_wider_than_the_image_is_refused():
 # --- what has no effect, and what is refused ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", ["coordconv=1", "reverse=1", "sway=1", "rotate=1", "stretch=1", "stretch_sway=1", "assisted_excitation=1"])
+@pytest.mark.parametrize(
+    "option", ["coordconv=1", "reverse=1", "sway=1", "rotate=1", "stretch=1", "stretch_sway=1", "assisted_excitation=1"]
+)
 @pytest.mark.parametrize("dialect", LATER)
 def test_option_that_only_gpu_code_or_training_reads_changes_nothing_and_is_no_warning(option, dialect):
     plain = "conv filters=2 size=3 pad=1 activation=linear"
@@ -249,7 +254,11 @@ WRONG = {
     "two deformations": (["conv size=3 sway=1 rotate=1"], 8, "has sway=1 and rotate=1; take one of"),
     "a deformation of one pixel": (["conv sway=1"], 6, "has sway=1 and size=1"),
     "a crop of more than there is": (["crop crop_height=9 crop_width=2"], 5, "a crop of 2 x 9 is larger than 8 x 8"),
-    "a scale for too few channels": (["max", "avgpool", "conv filters=2", "scale_channels from=0"], 9, "1 x 1 x 2 cannot scale each channel"),
+    "a scale for too few channels": (
+        ["max", "avgpool", "conv filters=2", "scale_channels from=0"],
+        9,
+        "1 x 1 x 2 cannot scale each channel",
+    ),
     "a scale of pixels with channels": (["max", "scale_channels from=0 scale_wh=1"], 6, "8 x 8 x 3 cannot scale each pixel"),
     "a sam of another size": (["max", "max size=2 stride=2", "sam from=0"], 9, "8 x 8 x 3 cannot be multiplied by 4 x 4 x 3"),
     "a sam of nothing": (["max", "sam"], 6, "needs from="),

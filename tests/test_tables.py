@@ -112,7 +112,9 @@ def cases() -> list[Any]:
     """Each of the forks' cfgs, or one skip that says what is missing."""
     folder = os.environ.get("PYDARKNETBN_CFGS")
     if not folder:
-        return [pytest.param(None, marks=pytest.mark.skip(reason="PYDARKNETBN_CFGS does not name the folder of the forks' cfg files"))]
+        return [
+            pytest.param(None, marks=pytest.mark.skip(reason="PYDARKNETBN_CFGS does not name the folder of the forks' cfg files"))
+        ]
     paths = sorted(Path(folder).glob("*/*.cfg"))
     return [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in paths]
 

@@ -37,7 +37,7 @@ def build(section: Section, context: Context) -> Layer:
 
 
 def _why_flat(sources: Sequence[Layer]) -> str:
-    vectors = [f"joins layer {source.index} (line {source.line}), which is a vector" for source in sources if source.flat]
+    vectors = [f"joins layer {source.index} (line {source.line}), which {source.flat}" for source in sources if source.flat]
     if vectors:
         return vectors[0]
     if len({source.out_shape[1:] for source in sources}) == 1:
