@@ -22,75 +22,7 @@
 
 typedef enum { STATUS_OK, STATUS_OUT_OF_MEMORY, STATUS_SHAPE, STATUS_NUMERICS, STATUS_STATE, STATUS_UNSUPPORTED } status;
 
-/* ---- rules: what a profile decides ------------------------------------------------------------------------------------------ */
-
-typedef enum { SIDE_INSIDE, SIDE_OUTSIDE } side;              /* sqrt(v + value) or sqrt(v) + value */
-typedef enum { LITERAL_FLOAT, LITERAL_DOUBLE } literal;       /* the type in which the source writes the number */
-typedef enum { PRECISION_FLOAT, PRECISION_DOUBLE } precision; /* the type in which a step is computed; its result is a float */
-typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
-typedef enum { SUMMATION_SERIAL } summation; /* batch, then pixel, one float accumulator for each channel */
-typedef enum {
-    STATISTICS_BATCH,
-    STATISTICS_ROLLING,
-    STATISTICS_CONSTANT
-} statistics; /* constant: rolling, and no term of theirs */
-
-typedef struct {
-    double value;
-    side side;
-    literal literal;
-} epsilon_rule;
-
-typedef struct {
-    epsilon_rule forward;           /* normalising, training and inference */
-    epsilon_rule direct_term;       /* backward: delta / root */
-    epsilon_rule statistic_terms;   /* backward: mean_delta, variance_delta */
-    epsilon_rule fold;              /* folding into the layer before */
-    precision fold_root;            /* the root of a fold */
-    precision fold_factor;          /* scale / root, before it multiplies a weight; float: the bias's product too */
-    denominator normalize_variance; /* the variance that normalises a training batch */
-    denominator keep_variance;      /* the variance that the rolling array takes up */
-    double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
-    double rolling_add;
-    summation summation;
-    precision intermediate;     /* root, quotient and power; sums and products are float either way */
-    int bias_gradient;          /* backward fills bias_updates */
-    statistics eval_statistics; /* what a backward outside training takes for mean and variance */
-    int trains_standalone;      /* a [batchnorm] of its own is updated */
-} batchnorm_rule;
-
-typedef struct {
-    precision transcendental; /* exp and what is built of it in logistic, tanh, elu, selu */
-    precision leaky;          /* .1 * x */
-    precision leaky_host;     /* .1 * x in convolutional and shortcut layers */
-    precision gelu;           /* tanh and pow of gelu */
-    precision softmax;        /* exp of softmax */
-    precision box;            /* exp of a box's width and height */
-    precision diou;           /* power of the distance in NMS_DIOUNMS */
-} arithmetic_rule;
-
-/* When a convolution of size 1 reads its input as the matrix itself, pixel after pixel from the first. With a stride that is not
- * the image that was meant, and models were trained so. Never where it would read outside the image. */
-typedef enum { DIRECT_1X1_ANY_STRIDE, DIRECT_1X1_STRIDE_X_1 } direct_1x1;
-
-typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 0 where i or u is 0 */
-typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
-typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
-typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
-typedef enum {
-    SIDES_H_W,
-    SIDES_W_H
-} sides; /* W_H: takes an image of h rows for one of w rows, the same floats in the same order */
-
-typedef struct {
-    arithmetic_rule arithmetic;
-    direct_1x1 direct_1x1;
-    iou iou;
-    unbox unbox;
-    scan scan;
-    region region;
-    sides crnn_sides;
-} layer_rule;
+#include "rules.h"
 
 /* ---- layers ----------------------------------------------------------------------------------------------------------------- */
 
@@ -107,7 +39,17 @@ typedef enum {
     ACTIVATION_SWISH,
     ACTIVATION_HARD_MISH,
     ACTIVATION_GELU,
-    ACTIVATION_REVLEAKY
+    ACTIVATION_REVLEAKY,
+    ACTIVATION_LOGGY,
+    ACTIVATION_RELIE,
+    ACTIVATION_RAMP,
+    ACTIVATION_PLSE,
+    ACTIVATION_LHTAN,
+    ACTIVATION_STAIR,
+    ACTIVATION_HARDTAN,
+    ACTIVATION_NORMALIZE_CHANNELS, /* these three over the channels of each pixel */
+    ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX,
+    ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL
 } activation;
 
 typedef enum { NORMALIZATION_NONE, NORMALIZATION_RELU, NORMALIZATION_SOFTMAX } normalization; /* of a shortcut's weights */
@@ -142,6 +84,7 @@ struct layer {
     float *weights, *biases, *scales, *rolling_mean, *rolling_variance;
 
     layer *batchnorm;              /* owned: normalises this layer's output in place; it holds scales, biases and rolling arrays */
+    layer *blur;                   /* owned: antialiasing, which takes this layer's strides; out_c, out_h, out_w are the blur's */
     batchnorm_rule batchnorm_rule; /* of a batchnorm */
     layer_rule layer_rule;
 
@@ -149,12 +92,13 @@ struct layer {
     shape *sources;   /* (n_sources) */
     size_t group_id;
     normalization weights_normalization;
-    float alpha, beta, scale, temperature;
+    int linear_sum; /* shortcut: its one source is added value after value over the batch, see shortcut_sums */
+    float alpha, beta, kappa, scale, temperature;
     size_t classes, coords, total;
     int *mask;      /* (n) */
     float *anchors; /* (2*total) */
     float scale_x_y;
-    int new_coords, softmax, background, reverse, flatten, true_order;
+    int new_coords, softmax, background, reverse, flatten, true_order, scale_wh, depth, average;
     size_t side; /* of [detection]'s grid, 0 elsewhere */
     int sqrt, classfix;
     yolo_point yolo_point;
@@ -204,17 +148,52 @@ typedef struct {
     size_t c, h, w, n, groups, size, stride_x, stride_y, pad, dilation;
     activation activation;
     int batch_normalize;
+    int antialiasing; /* stride 1, then a blur with the strides: 2 over 2 x 2, else over 3 x 3 pixels; 0 none */
 } convolutional_options;
 
 status make_convolutional_layer(layer **l, const convolutional_options *o, const batchnorm_rule *bn, const layer_rule *rule);
 status make_connected_layer(layer **l, size_t inputs, size_t outputs, activation a, int batch_normalize, const batchnorm_rule *bn,
                             const layer_rule *rule);
-status make_maxpool_layer(layer **l, size_t c, size_t h, size_t w, size_t size, size_t stride_x, size_t stride_y, size_t padding);
+
+typedef struct {
+    size_t c, h, w, size, stride_x, stride_y, padding; /* padding: of both sides together */
+    size_t out_channels; /* not 0: over the channels k, k + out_channels, … of each pixel instead of a window */
+    int antialiasing;    /* as in convolutional_options */
+    int average;         /* the mean of what is within the image */
+} maxpool_options;
+
+status make_maxpool_layer(layer **l, const maxpool_options *o);
 status make_avgpool_layer(layer **l, size_t c, size_t h, size_t w);
 status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale);
 /* true_order: out[k][j][i] reads the block that a space-to-depth reads; else Darknet's first, which models were trained with. */
 status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order);
+/* (c, h, w) and extra zeros, a vector without width and height */
+status make_reorg_extra_layer(layer **l, size_t c, size_t h, size_t w, size_t extra);
 status make_softmax_layer(layer **l, size_t c, size_t h, size_t w, size_t groups, float temperature, const layer_rule *rule);
+
+status make_activation_layer(layer **l, size_t c, size_t h, size_t w, activation a, const layer_rule *rule);
+/* x / sqrt(sum of squares) over the channels of each pixel */
+status make_l2norm_layer(layer **l, size_t c, size_t h, size_t w);
+/* x * (kappa + alpha * sum of squares over size channels)^-beta */
+status make_normalization_layer(layer **l, size_t c, size_t h, size_t w, size_t size, float alpha, float beta, float kappa);
+/* 2x - 1 of the middle of the image, or (adjust 0) the middle itself */
+status make_crop_layer(layer **l, size_t c, size_t h, size_t w, size_t crop_h, size_t crop_w, int adjust);
+/* weights (atoms of each filter), whatever the input is */
+status make_implicit_layer(layer **l, size_t filters, size_t atoms);
+/* source * input: one input for each channel, or with scale_wh one for each pixel */
+status make_scale_channels_layer(layer **l, shape in, shape source, int scale_wh, activation a, const layer_rule *rule);
+status make_sam_layer(layer **l, shape in, shape source, activation a, const layer_rule *rule);
+
+typedef struct {
+    size_t c, h, w, n, size, stride, pad;
+    activation activation;
+    int batch_normalize;
+} local_options;
+
+/* A convolution with weights (pixel, filter, c, size, size) and biases (filter, pixel) of each output pixel; pad 0 or 1 and more. */
+status make_local_layer(layer **l, const local_options *o, const layer_rule *rule);
+/* A convolution the other way round, weights (c, filter, size, size). */
+status make_deconvolutional_layer(layer **l, const local_options *o, const batchnorm_rule *bn, const layer_rule *rule);
 
 status make_route_layer(layer **l, const shape *sources, size_t n_sources, size_t groups, size_t group_id);
 
@@ -223,7 +202,8 @@ typedef struct {
     activation activation;
     size_t nweights; /* 0, n_sources + 1, or c times that */
     normalization weights_normalization;
-    float alpha, beta; /* of the input and of the one source, where sizes differ */
+    float alpha, beta;  /* of the input and of the one source, where sizes differ */
+    shape source_input; /* the first source's own input, for shortcut_sums */
 } shortcut_options;
 
 status make_shortcut_layer(layer **l, const shortcut_options *o, const shape *sources, size_t n_sources, const layer_rule *rule);

@@ -38,6 +38,10 @@ layer *make_layer(shape in, shape out);
 void free_tree(tree *t);
 /* The output for a batch of images. */
 status ensure_output(layer *l, size_t batch);
+/* The blur of an antialiased layer whose output without it is (c, h, w), room for that, and what the blur makes of it. */
+status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y);
+float *make_sharp(const layer *blur, size_t batch);
+status blur_output(layer *blur, const float *sharp, size_t batch, float *output);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._native import Array
 from .cfg import Cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile
 from .layers import Context, Layer, Shape, build
+from .layers.base import Initial
 from .options import Section, unknown_key_warning
 
 __all__ = ["Built", "Origin", "build_layers", "initialize"]
@@ -112,12 +114,23 @@ def initialize(layers: Iterable[Layer], dialect: Dialect, seed: int) -> None:
     """
     generator = np.random.default_rng(seed)
     for layer in (each for outer in layers for each in (outer, *outer.inner.values())):
-        if not layer.stored or layer.type not in ("convolutional", "connected"):
+        if not layer.stored or (layer.initial is None and layer.type not in ("convolutional", "connected")):
             continue
         weights = layer.weights
+        if layer.initial is not None:
+            weights[...] = _drawn(generator, layer.initial, weights.shape)
+            continue
         fan_in = math.prod(weights.shape[1:])
         if layer.type == "convolutional" and dialect.initial_weights == "normal":
             values = generator.standard_normal(weights.shape, np.float32)
         else:
             values = generator.uniform(-1, 1, weights.shape).astype(np.float32)
         weights[...] = np.float32(math.sqrt(2.0 / fan_in)) * values
+
+
+def _drawn(generator: np.random.Generator, initial: Initial, shape: tuple[int, ...]) -> Array:
+    if initial.distribution == "normal":
+        values = generator.standard_normal(shape, np.float32)
+    else:
+        values = generator.uniform(-1, 1, shape).astype(np.float32)
+    return np.asarray(np.float32(initial.mean) + np.float32(initial.spread) * values)

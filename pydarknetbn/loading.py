@@ -71,7 +71,7 @@ def load(
         built = built._replace(warnings=built.warnings + told)
         _raise_if_strict(built, strict)
         _check_upto(upto, built)
-        if source is None or upto is not None:
+        if source is None or upto is not None or not all(layer.file.loads_all for layer in built.layers):
             initialize(built.layers, decision.dialect, seed or 0)
         header, used = _fill(built, source, decision, upto, seen_bytes)
     finally:

@@ -25,6 +25,8 @@ from .weights import Header, counter_bytes, write_file, write_weights
 
 __all__ = ["Network"]
 
+_RANDOM = ("crop", "dropout")  # in training they draw random numbers
+
 
 class Network:
     """Layers of one `.cfg`, made by `load`.
@@ -130,7 +132,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout or recurrent layer in training.
+            UnsupportedError: a dropout, crop or recurrent layer in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -152,7 +154,7 @@ class Network:
             raise StateError(
                 f"{self.origin.cfg.name}: is folded and has no batchnorm to train; train the network it was folded from"
             )
-        untrained = [layer.type for layer in self.layers if layer.type == "dropout" or layer.states]
+        untrained = [layer.type for layer in self.layers if layer.type in _RANDOM or layer.states]
         if train and untrained:
             raise UnsupportedError(f"{self.origin.cfg.name}: [{untrained[0]}] in training is not computed; use train=False")
         state = ffi.new("network_state *")
@@ -230,6 +232,9 @@ class Network:
         self, target: str | os.PathLike[str] | BinaryIO, *, header: tuple[int, int, int, int] | None = None, upto: int | None = None
     ) -> None:
         """Writes the weights; after a load the identical bytes.
+
+        But of a layer with dontload, dontloadscales or numload, of which a load took less, every array is written, and of one with
+        dontsave none: what the fork's program does.
 
         Args:
             target: path, written beside it and renamed, or binary file.

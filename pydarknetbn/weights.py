@@ -4,10 +4,10 @@ header  major, minor, revision as int32, then the counter of images seen: 64 bit
 arrays  convolutional  biases [scales rolling_mean rolling_variance] weights
         connected      biases weights [scales rolling_mean rolling_variance]
         batchnorm      three or four arrays, by dialect
-        shortcut       weights, where it has any
+        shortcut       weights, where it has any; implicit weights, local biases weights
         recurrent      the arrays of each connected or convolutional layer inside, in the dialect's order
 
-A major or minor above 1000 means that connected weights are stored transposed.
+A major or minor above 1000 means that connected weights are stored transposed, flipped=1 that a convolution's are.
 
 Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/parser.c.
 """
@@ -46,6 +46,7 @@ __all__ = [
 
 _FLOAT = 4
 _VERSION = struct.Struct("<iii")
+_SCALES = ("scales", "rolling_mean", "rolling_variance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,19 @@ class Source:
     nbytes: int
 
 
-def entries(layers: Iterable[Layer], upto: int | None = None) -> Iterator[Entry]:
-    """The arrays of a file in order, of the layers below number `upto`."""
+def entries(layers: Iterable[Layer], upto: int | None = None, *, writing: bool = False) -> Iterator[Entry]:
+    """The arrays of a file that is read, or written, in order, of the layers below number `upto`."""
     for layer in layers:
-        if not layer.stored or (upto is not None and layer.index >= upto):
+        filed = layer.file.save if writing else layer.file.load
+        if not layer.stored or not filed or (upto is not None and layer.index >= upto):
             continue
         for name, array in layer.params.items():
-            yield Entry(layer, name, array)
+            if writing or layer.file.scales or name not in _SCALES:
+                yield Entry(layer, name, array if writing else array[: layer.file.filters])
+
+
+def _is_transposed(layer: Layer, name: str, header: Header) -> bool:
+    return (name == "weights" and layer.file.flipped) or (header.transposed and layer.is_matrix(name))
 
 
 def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
@@ -206,11 +213,11 @@ def read_arrays(source: Source, header: Header, layers: Sequence[Layer], cfg_nam
     check_size(source, header, wanted, beyond, cfg_name)
     for layer, name, array in wanted:
         target = array
-        if header.transposed and layer.is_matrix(name):
-            target = np.empty(array.shape[::-1], np.float32)
+        if _is_transposed(layer, name, header):
+            target = np.empty((array[0].size, len(array)), np.float32)
         _read_into(source, target)
         if target is not array:
-            array[...] = target.T
+            array[...] = target.T.reshape(array.shape)
     return header.nbytes + sum(entry.array.nbytes for entry in wanted)
 
 
@@ -276,9 +283,9 @@ def _too_short(source: Source, header: Header, wanted: list[Entry], message: str
 def write_weights(stream: BinaryIO, header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:
     """Writes header and arrays to a binary stream."""
     stream.write(header.to_bytes())
-    for layer, name, array in entries(layers, upto):
-        transposed = header.transposed and layer.is_matrix(name)
-        stream.write(np.ascontiguousarray(array.T if transposed else array).data)
+    for layer, name, array in entries(layers, upto, writing=True):
+        stored = array.reshape(len(array), -1).T if _is_transposed(layer, name, header) else array
+        stream.write(np.ascontiguousarray(stored).data)
 
 
 def write_file(path: str | os.PathLike[str], header: Header, layers: Iterable[Layer], upto: int | None = None) -> None:

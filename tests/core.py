@@ -19,7 +19,9 @@ from pydarknetbn.dialect import PROFILES, BatchNormRule, LayerRule
 SAMPLE = Path(__file__).parent / "golden"
 RECORDED = ("pjreddie-cpu", "alexeyab-cpu", "hank-ai-cpu")
 VARIABLE = "PYDARKNETBN_GOLDEN"
-LIBM = frozenset({"logistic", "tanh", "elu", "selu", "mish", "swish", "gelu"})
+LIBM = frozenset(
+    "logistic loggy tanh elu selu mish swish gelu normalize_channels_softmax normalize_channels_softmax_maxval".split()
+)
 
 # --- recorded cases -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -90,30 +89,13 @@ def tiny_files(folder: Path) -> tuple[Path, Path, Path]:
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
 
-UNCOMPUTED = frozenset(
-    "activation_elu activation_hardtan activation_leaky activation_lhtan activation_loggy activation_logistic "
-    "activation_plse activation_ramp activation_relie activation_relu activation_selu activation_stair "
-    "activation_tanh conv_ab_options conv_antialiasing crop crop_noadjust deconvolutional empty implicit "
-    "implicit_atoms l2norm local logistic maxpool_ab maxpool_antialiasing normalization reorg_extra sam "
-    "scale_channels".split()
-)
+UNCOMPUTED = frozenset("".split())
 """Recorded nets with a section or option that the package refuses by name."""
 
-UNEQUAL = {
-    "route": "a route of sources of unequal width and height is refused; the forks join what they hold",
-    "shortcut_fastpath_quirk": "a shortcut from a layer of the same size but more channels: AlexeyAB's fast path adds other values",
-}
-"""Recorded nets whose numbers are known not to be met yet."""
 
-
-def computed(pattern: str, known: Iterable[str] = ()) -> list[Any]:
-    """Parameters: the recorded files whose nets the package computes; those named in `known` are skipped with their reason."""
-    cases = []
-    for case in recorded_files(pattern):
-        stem = case.values[0].stem if case.values[0] else ""
-        marks = [*case.marks, *([pytest.mark.skip(reason=UNEQUAL[stem])] if stem in known else [])]
-        cases += [] if stem in UNCOMPUTED else [pytest.param(*case.values, id=case.id, marks=marks)]
-    return cases
+def computed(pattern: str) -> list[Any]:
+    """Parameters: the recorded files whose nets the package computes."""
+    return [case for case in recorded_files(pattern) if not case.values[0] or case.values[0].stem not in UNCOMPUTED]
 
 
 def uncomputed(pattern: str) -> list[Any]:
@@ -122,13 +104,9 @@ def uncomputed(pattern: str) -> list[Any]:
 
 
 def load_recorded(weights: Path) -> dn.Network:
-    """The network of a recorded .weights file and the cfg beside it, in its own dialect and profile.
-
-    A linear [activation] at the start, which the recorder put there as a copy of the input, becomes an [upsample] by 1: a copy too.
-    """
+    """The network of a recorded .weights file and the cfg beside it, in its own dialect and profile."""
     profile = weights.parent.name
-    text = weights.with_suffix(".cfg").read_bytes().replace(b"[activation]\nactivation=linear", b"[upsample]\nstride=1", 1)
-    return dn.load(text, weights, dialect=profile.removesuffix("-cpu"), profile=profile)
+    return dn.load(weights.with_suffix(".cfg"), weights, dialect=profile.removesuffix("-cpu"), profile=profile)
 
 
 def recorded_run(path: Path) -> tuple[dn.Network, dict[str, Array]]:

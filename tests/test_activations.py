@@ -17,6 +17,7 @@ SAMPLE = Path(__file__).parent / "golden" / "layers"
 RULE = PROFILES["alexeyab-cpu"].layers.arithmetic
 # What the recorder's activate_array and its variant for convolutional layers are called, and whether it is the latter.
 VARIANTS = {"y": False, "y_conv": True}
+OVER_CHANNELS = {"normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval"}
 # In a convolutional layer these have code of their own, and that is what was recorded.
 OWN_CODE = ("swish", "mish", "hard_mish")
 
@@ -50,7 +51,9 @@ def test_recorded_values(profile: str, name: str, variant: str, threads: int) ->
 
 
 def test_every_activation_is_recorded() -> None:
-    assert {name for _, name, _ in recorded_arrays()} == set(ACTIVATIONS)
+    """Those over channels with a convolution, and in layers/conv_ab_options."""
+    assert {name for _, name, _ in recorded_arrays()} == ACTIVATIONS - OVER_CHANNELS
+    assert len(ACTIVATIONS) == 23
     assert set(ACTIVATIONS) == {name.replace(" ", "_") for name in _native.choices("activation")}
 
 
@@ -82,6 +85,12 @@ LITERAL = {
     "relu": [-0.0, -0.0, 0.0, 0.5, 7.0],
     "relu6": [0.0, 0.0, 0.0, 0.5, 6.0],
     "hard_mish": [0.0, -0.375, 0.0, 0.5, 7.0],
+    "hardtan": [-1.0, -0.5, 0.0, 0.5, 1.0],
+    "stair": [-2.0, -0.5, 0.0, 0.0, 3.0],
+    "relie": [-0.03, -0.005, 0.0, 0.5, 7.0],
+    "ramp": [-0.3, -0.05, 0.0, 0.55, 7.7],
+    "plse": [0.125, 0.4375, 0.5, 0.5625, 1.03],
+    "lhtan": [-0.003, -0.0005, 0.0, 0.5, 1.006],
     "leaky": [-0.3, -0.05, 0.0, 0.5, 7.0],
     "revleaky": [-0.3, -0.05, 0.0, 0.5, 7.0],
 }
@@ -93,7 +102,7 @@ def test_values_without_libm(name: str) -> None:
     x = np.array([-3, -0.5, 0, 0.5, 7], np.float32)
     want = np.array(LITERAL[name], np.float32)
     got = activate(x, name, RULE)
-    if name in ("leaky", "revleaky"):  # .1F * -3 is one bit beside -.3
+    if name in ("leaky", "revleaky", "relie", "ramp", "plse", "lhtan"):  # .1F * -3 is one bit beside -.3
         assert np.all(np.abs(got - want) <= np.spacing(np.abs(want)))
     else:
         assert_same_bits(got, want, name)
@@ -111,7 +120,7 @@ def test_large_values_under_each_precision() -> None:
     assert activate(-x, "logistic", RULE)[4] == 0
 
 
-@pytest.mark.parametrize("name", sorted(ACTIVATIONS - {"hard_mish"}))
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS - OVER_CHANNELS - {"hard_mish"}))
 def test_nan_stays_nan(name: str) -> None:
     assert np.isnan(activate(np.full(5, np.nan, np.float32), name, RULE)).all()
 
@@ -144,7 +153,42 @@ def test_leaky_is_computed_in_the_rules_type(field: str, host: bool, precision: 
     assert not same_bits(LEAKY["float"], LEAKY["double"])
 
 
+# What each slope is in the type of the rule, x + 4 and the like in float either way.
+PIECES = {
+    "relie": lambda x, kind: np.where(x > 0, x, kind(0.01) * x.astype(kind)),
+    "ramp": lambda x, kind: (x * (x > 0)).astype(kind) + kind(0.1) * x.astype(kind),
+    "lhtan": lambda x, kind: np.select(
+        [x < 0, x > 1], [kind(0.001) * x.astype(kind), kind(0.001) * (x - 1).astype(kind) + kind(1)], x.astype(kind)
+    ),
+    "plse": lambda x, kind: np.select(
+        [x < -4, x > 4],
+        [kind(0.01) * (x + 4).astype(kind), kind(0.01) * (x - 4).astype(kind) + kind(1)],
+        kind(0.125) * x.astype(kind) + kind(0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["float", "double"])
+@pytest.mark.parametrize("name", PIECES)
+def test_straight_pieces_are_computed_in_the_rules_type(name: str, precision: str) -> None:
+    want = {
+        "float": PIECES[name](X, np.float32).astype(np.float32),
+        "double": PIECES[name](X, np.float64).astype(np.float32),
+    }
+    assert_same_bits(activate(X, name, replace(RULE, piecewise=precision)), want[precision], name)
+    assert not same_bits(want["float"], want["double"])
+
+
+def test_stair_of_a_value_beyond_an_int_is_half_of_it_and_precision_tells_at_the_smallest_values() -> None:
+    large = np.array([3e9, -3e9, 1e30, np.inf, -np.inf], np.float32)
+    assert activate(large, "stair", RULE).tolist() == [1.5e9, -1.5e9, float(np.float32(1e30) / 2), np.inf, -np.inf]
+    tiny = np.array([-1e-45], np.float32)  # its half is 0 in float: then it is on the step above
+    assert activate(tiny, "stair", RULE).tolist() == [1.0]
+    assert activate(tiny, "stair", replace(RULE, piecewise="double")).tolist() == [0.0]
+
+
 DEFINITIONS = {
+    "loggy": lambda x: np.tanh(x / 2),
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
     "tanh": np.tanh,
     "elu": lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0))),
@@ -156,7 +200,7 @@ DEFINITIONS = {
 
 
 @pytest.mark.parametrize("precision", ["float", "double"])
-@pytest.mark.parametrize("name", sorted(LIBM))
+@pytest.mark.parametrize("name", sorted(DEFINITIONS))
 def test_curves_are_their_definitions(name: str, precision: str) -> None:
     """Bound: a handful of float steps, each within 2^-24 of values up to max(1, |x|); 32 covers exp, sum, quotient and product."""
     rule = replace(RULE, transcendental=precision, gelu=precision)
@@ -164,7 +208,7 @@ def test_curves_are_their_definitions(name: str, precision: str) -> None:
     assert np.all(np.abs(activate(X, name, rule) - want) <= 32 * 2.0**-24 * np.maximum(1, np.abs(X)))
 
 
-@pytest.mark.parametrize("name", ["logistic", "tanh", "elu", "selu"])
+@pytest.mark.parametrize("name", ["logistic", "loggy", "tanh", "elu", "selu"])
 def test_transcendental_in_double_is_the_rounded_definition(name: str) -> None:
     """One rounding at the end, so within a unit in the last place or so of the definition, which the float steps are not.
 
@@ -178,10 +222,10 @@ def test_transcendental_in_double_is_the_rounded_definition(name: str) -> None:
 
 def test_gelu_field_changes_gelu_alone() -> None:
     single, double = replace(RULE, gelu="float"), replace(RULE, gelu="double")
-    changed = {name for name in ACTIVATIONS if not same_bits(activate(X, name, single), activate(X, name, double))}
+    changed = {name for name in ACTIVATIONS - OVER_CHANNELS if not same_bits(activate(X, name, single), activate(X, name, double))}
     assert changed == {"gelu"}
 
 
 def test_fields_of_the_arithmetic_rule_are_those_tested_here_or_with_their_layers() -> None:
-    here, elsewhere = {"transcendental", "leaky", "leaky_host", "gelu"}, {"softmax", "box", "diou"}
+    here, elsewhere = {"transcendental", "leaky", "leaky_host", "piecewise", "gelu"}, {"softmax", "box", "diou"}
     assert {field.name for field in fields(ArithmeticRule)} == here | elsewhere

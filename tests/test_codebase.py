@@ -23,8 +23,8 @@ FORKS = re.compile(r"pjreddie|alexeyab|hank.?ai", re.IGNORECASE)
 DEFAULTS = {("bn.py", "__init__", "profile"), ("cfg.py", "read_cfg", "dialect")}
 # Numbers this small are epsilons, which belong to the table of profiles.
 SMALL = 1e-3
-# What a shortcut adds to the sum of its weights, the same in both forks that have weights there.
-C_EPSILONS = {("shortcut.c", "0.0001F")}
+# What a shortcut adds to the sum of its weights, and normalize_channels to that of its channels: the same in both forks.
+C_EPSILONS = {("shortcut.c", "0.0001F"), ("activations.c", "0.0001F")}
 
 # A module imports from lower floors, or from its own without a circle.
 FLOORS = {
@@ -80,8 +80,9 @@ def c_functions(path: Path) -> Iterator[tuple[str, int]]:
 # --- sizes --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *C_FILES], ids=name_of)
+@pytest.mark.parametrize("path", [path for path in (*PYTHON, *C_FILES) if path.name != "darknetbn.h"], ids=name_of)
 def test_files_are_under_300_lines(path: Path) -> None:
+    """But for the header, which is one file however long the contract is."""
     assert len(path.read_text(encoding="utf-8").splitlines()) < FILE_LINES
 
 

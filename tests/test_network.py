@@ -20,7 +20,9 @@ from pydarknetbn._native import Array
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
 
-LIBM_TYPES = frozenset({"softmax", "yolo", "Gaussian_yolo", "region", "detection", "gru", "lstm", "conv_lstm"})
+LIBM_TYPES = frozenset(
+    {"softmax", "yolo", "Gaussian_yolo", "region", "detection", "gru", "lstm", "conv_lstm", "logistic", "normalization"}
+)
 
 
 def uses_libm(cfg: Path) -> list[bool]:
@@ -34,6 +36,8 @@ def uses_libm(cfg: Path) -> list[bool]:
 
 def assert_layer(got: Array, want: Array, name: str, libm: bool) -> None:
     """The same bits; behind a call of libm, where another one runs, 1e-6 of the largest value."""
+    if "antialiasing" in name and got.size < want.size:
+        want = want.ravel()[: got.size]  # the forks keep the sizes from before the blur, and rests of that behind it
     got = np.asarray(got).reshape(want.shape)
     if libm and not same_bits(got, want):
         assert np.allclose(got, want, rtol=0, atol=1e-6 * np.nanmax(np.abs(want)), equal_nan=True), name
@@ -41,7 +45,7 @@ def assert_layer(got: Array, want: Array, name: str, libm: bool) -> None:
         assert_same_bits(got, want, name)
 
 
-@pytest.mark.parametrize("path", computed("[ln]*s/*-cpu/*.npz", known=["route", "shortcut_fastpath_quirk"]))
+@pytest.mark.parametrize("path", computed("[ln]*s/*-cpu/*.npz"))
 def test_every_layer_equals_the_recorded_one(path, threads):
     net, recorded = recorded_run(path)
     libm = uses_libm(path.with_suffix(".cfg"))

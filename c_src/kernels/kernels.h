@@ -29,6 +29,12 @@ void normalize_delta_cpu(const float *x, const float *mean, const float *varianc
                          const float *variance_delta, extent e, const batchnorm_rule *rule, float *delta);
 void direct_delta_cpu(const float *variance, extent e, const batchnorm_rule *rule, float *delta);
 
+/* ---- activations.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Every activation, those over the channels of a pixel too: x / sum of the positive values, exp(x) / sum, exp(x - largest) / sum,
+ * each sum from 1e-4. In place. */
+void activate_channels(float *x, extent e, activation a, const arithmetic_rule *rule, int host);
+
 /* ---- blas.c ----------------------------------------------------------------------------------------------------------------- */
 
 /* x[b][c][s] += biases[c] */
@@ -60,6 +66,13 @@ typedef struct {
 } maxpool_shape;
 
 void maxpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float *output);
+/* The mean of the window's values within the image, summed row by row. */
+void local_avgpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float *output);
+/* out[b][k][s] = the largest of in[b][k + i*out_c][s] */
+void maxpool_depth_cpu(const float *input, extent e, size_t out_c, float *output);
+/* out = scale * in + shift of the window of out at (top, left) */
+void crop_cpu(const float *input, size_t planes, size_t h, size_t w, size_t out_h, size_t out_w, float scale, float shift,
+              float *output);
 void avgpool_cpu(const float *input, extent e, float *output);
 /* (c, h, w) to (c, h*stride, w*stride), each value repeated and multiplied by scale; the reverse sums scale * value into output */
 void upsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
@@ -94,5 +107,33 @@ void weighted_sum_cpu(const float *a, const float *b, const float *s, size_t n, 
 void constrain_cpu(size_t n, float limit, float *x);
 /* A NaN or infinity at i becomes 1 / i, which at 0 is infinite again. */
 void fix_nan_and_inf_cpu(float *x, size_t n);
+
+/* ---- channels.c ------------------------------------------------------------------------------------------------------------- */
+
+/* in place, one root for each pixel: squares summed from channel 0 */
+void l2normalize_cpu(float *x, extent e);
+
+typedef struct {
+    size_t size;
+    float alpha, beta, kappa;
+} normalization_window;
+
+/* output = input * norms^-beta with norms[0] = kappa + alpha * (squares of channels below size/2), and each later one the one before
+ * less what leaves and plus what enters the window; norms (parallel parts, spatial) are scratch for `threads` images */
+void normalize_channels_cpu(const float *input, extent e, const normalization_window *window, size_t threads, float *norms,
+                            float *output);
+/* out[b][k][s] = scales[b][k] * x[b][k][s], or with wh scales[b][s] * x[b][k][s] */
+void scale_channels_cpu(const float *x, const float *scales, extent e, int wh, float *output);
+
+/* ---- local.c ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t c, h, w, n, out_h, out_w, size, stride, pad;
+} local_shape;
+
+/* out[b][f][j] = bias[f][j] + sum over k of weights[j][f][k] * column[b][k][j], k from 0, added to the bias one by one */
+void local_cpu(const float *input, size_t batch, const local_shape *s, const float *weights, const float *biases, float *output);
+/* out[b][f] = sum over the kernel's elements of (sum over k of weights[k][f][element] * in[b][k]), each laid where it falls */
+void deconvolve(const float *input, size_t batch, const local_shape *s, const float *weights, float *output);
 
 #endif

@@ -44,6 +44,50 @@ void maxpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float
     parallel_for(batch * s->c, s->out_h * s->out_w * s->size * s->size, maxpool_planes, &j);
 }
 
+static void local_avgpool_planes(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const maxpool_job *j = context;
+    const maxpool_shape *s = j->s;
+    size_t offset = s->padding / 2, pixels = s->out_h * s->out_w;
+    for (size_t item = begin; item < end; ++item) {
+        const float *plane = j->input + item / pixels * s->h * s->w;
+        size_t row = item % pixels / s->out_w, column = item % s->out_w, counter = 0;
+        float sum = 0;
+        for (size_t n = 0; n < s->size * s->size; ++n) {
+            size_t y = row * s->stride_y + n / s->size, x = column * s->stride_x + n % s->size; /* padding included */
+            if (y < offset || y - offset >= s->h || x < offset || x - offset >= s->w) continue;
+            sum += plane[(y - offset) * s->w + x - offset];
+            ++counter;
+        }
+        j->output[item] = sum / (float)counter;
+    }
+}
+
+void local_avgpool_cpu(const float *input, size_t batch, const maxpool_shape *s, float *output) {
+    maxpool_job j = {input, s, output};
+    parallel_for(batch * s->c * s->out_h * s->out_w, s->size * s->size, local_avgpool_planes, &j);
+}
+
+void maxpool_depth_cpu(const float *input, extent e, size_t out_c, float *output) {
+    for (size_t p = 0; p < e.batch * out_c; ++p) {
+        const float *image = input + p / out_c * e.c * e.spatial;
+        float *out = output + p * e.spatial;
+        for (size_t i = 0; i < e.spatial; ++i) out[i] = -FLT_MAX;
+        for (size_t k = p % out_c; k < e.c; k += out_c)
+            for (size_t i = 0; i < e.spatial; ++i)
+                if (image[k * e.spatial + i] > out[i]) out[i] = image[k * e.spatial + i];
+    }
+}
+
+void crop_cpu(const float *input, size_t planes, size_t h, size_t w, size_t out_h, size_t out_w, float scale, float shift,
+              float *output) {
+    size_t top = (h - out_h) / 2, left = (w - out_w) / 2;
+    for (size_t row = 0; row < planes * out_h; ++row) {
+        const float *line = input + (row / out_h * h + row % out_h + top) * w + left;
+        for (size_t i = 0; i < out_w; ++i) *output++ = line[i] * scale + shift;
+    }
+}
+
 void avgpool_cpu(const float *input, extent e, float *output) {
     for (size_t p = 0; p < e.batch * e.c; ++p) {
         const float *plane = input + p * e.spatial;

@@ -3,14 +3,15 @@
 #include "../kernels/kernels.h"
 
 static status forward_connected_layer(layer *l, const network_state *state) {
+    extent e = {state->batch, l->outputs, 1};
     multiply_transposed(state->input, l->weights, state->batch, l->inputs, l->outputs, l->output);
     if (l->batchnorm) {
         status done = normalize_output(l->batchnorm, l->output, state);
         if (done != STATUS_OK) return done;
     } else {
-        add_bias(l->output, l->biases, (extent){state->batch, l->outputs, 1});
+        add_bias(l->output, l->biases, e);
     }
-    activate_array(l->output, state->batch * l->outputs, l->activation, &l->layer_rule.arithmetic, 0);
+    activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
     return STATUS_OK;
 }
 

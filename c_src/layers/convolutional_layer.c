@@ -9,42 +9,88 @@ static size_t out_size(size_t in, size_t pad, size_t size, size_t dilation, size
 }
 
 /* The forks skip im2col for a kernel of one pixel; it may not read past the image. */
-static int reads_directly(const layer *l) {
-    if (l->size != 1 || l->out_h * l->out_w > l->h * l->w) return 0;
+static int reads_directly(const layer *l, shape out) {
+    if (l->size != 1 || out.h * out.w > l->h * l->w) return 0;
     return l->layer_rule.direct_1x1 == DIRECT_1X1_ANY_STRIDE || l->stride_x == 1;
 }
 
+/* What the convolution itself makes, before a blur. */
+static shape sharp_shape(const layer *l) {
+    return l->blur ? (shape){l->blur->c, l->blur->h, l->blur->w} : (shape){l->out_c, l->out_h, l->out_w};
+}
+
 static convolution_shape shape_of_group(const layer *l) {
+    shape out = sharp_shape(l);
     return (convolution_shape){.c = l->c / l->groups,
                                .h = l->h,
                                .w = l->w,
                                .n = l->n / l->groups,
-                               .out_h = l->out_h,
-                               .out_w = l->out_w,
+                               .out_h = out.h,
+                               .out_w = out.w,
                                .size = l->size,
                                .stride_x = l->stride_x,
                                .stride_y = l->stride_y,
                                .pad_x = l->pad * l->dilation,
                                .pad_y = l->pad * l->dilation,
                                .dilation = l->dilation,
-                               .direct = reads_directly(l)};
+                               .direct = reads_directly(l, out)};
 }
 
-static status forward_convolutional_layer(layer *l, const network_state *state) {
+static status convolve_into(const layer *l, const network_state *state, float *output) {
     convolution_shape s = shape_of_group(l);
+    extent e = {state->batch, l->n, s.out_h * s.out_w};
     size_t threads = get_num_threads(); /* asked once: another thread may change it */
     size_t bytes, factors[] = {convolve_scratch(&s), threads, sizeof(float)};
     float *scratch = product(&bytes, factors, 3) ? malloc(bytes) : NULL;
     if (!scratch) return fail(STATUS_OUT_OF_MEMORY, "no memory for the workspace of a convolution");
-    convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, l->output, scratch, threads);
+    convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
     free(scratch);
     if (l->batchnorm) {
-        status done = normalize_output(l->batchnorm, l->output, state);
+        status done = normalize_output(l->batchnorm, output, state);
         if (done != STATUS_OK) return done;
     } else {
-        add_bias(l->output, l->biases, (extent){state->batch, l->n, l->out_h * l->out_w});
+        add_bias(output, l->biases, e);
     }
-    activate_array(l->output, state->batch * l->outputs, l->activation, &l->layer_rule.arithmetic, 1);
+    activate_channels(output, e, l->activation, &l->layer_rule.arithmetic, 1);
+    return STATUS_OK;
+}
+
+float *make_sharp(const layer *blur, size_t batch) {
+    size_t floats, factors[] = {batch, blur->inputs};
+    if (product(&floats, factors, 2)) return make_array(floats);
+    fail(STATUS_OUT_OF_MEMORY, "%zu images are too many to blur", batch);
+    return NULL;
+}
+
+static status forward_convolutional_layer(layer *l, const network_state *state) {
+    if (!l->blur) return convolve_into(l, state, l->output);
+    float *sharp = make_sharp(l->blur, state->batch);
+    if (!sharp) return STATUS_OUT_OF_MEMORY;
+    status done = convolve_into(l, state, sharp);
+    if (done == STATUS_OK) done = blur_output(l->blur, sharp, state->batch, l->output);
+    array_release(sharp);
+    return done;
+}
+
+status blur_output(layer *blur, const float *sharp, size_t batch, float *output) {
+    network_state state = {.input = sharp, .batch = batch};
+    return convolve_into(blur, &state, output);
+}
+
+/* A convolution of each channel by itself with a fixed kernel: 1/4 each, or 1 2 1, 2 4 2, 1 2 1 over 16. */
+status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y) {
+    size_t size = antialiasing == 2 ? 2 : 3, area = size * size;
+    convolutional_options o = {.c = sharp.c, .h = sharp.h, .w = sharp.w, .n = sharp.c, .groups = sharp.c, .size = size};
+    o.stride_x = stride_x, o.stride_y = stride_y, o.pad = size == 2 ? 0 : 1, o.dilation = 1;
+    layer_rule rule = {0}; /* nothing of it matters to a linear kernel of more than one pixel */
+    batchnorm_rule unused = {0};
+    status s = make_convolutional_layer(blur, &o, &unused, &rule);
+    if (s != STATUS_OK) return s;
+    for (size_t i = 0; i < (*blur)->nweights; ++i) {
+        size_t row = i % area / size, column = i % size;
+        float weight = (float)((row == 1 ? 2 : 1) * (column == 1 ? 2 : 1));
+        (*blur)->weights[i] = size == 2 ? 1 / 4.F : weight / 16.F;
+    }
     return STATUS_OK;
 }
 
@@ -53,7 +99,8 @@ static status make_parameters(layer *l, int batch_normalize, const batchnorm_rul
     if (!product(&l->nweights, factors, 4)) return fail(STATUS_SHAPE, "the weights of %zu filters are too many", l->n);
     l->weights = make_array(l->nweights);
     if (!l->weights) return STATUS_OUT_OF_MEMORY;
-    if (batch_normalize) return make_batchnorm_layer(&l->batchnorm, l->out_c, l->out_h, l->out_w, rule);
+    shape out = sharp_shape(l);
+    if (batch_normalize) return make_batchnorm_layer(&l->batchnorm, out.c, out.h, out.w, rule);
     l->biases = make_array(l->n);
     return l->biases ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
@@ -79,12 +126,22 @@ status make_convolutional_layer(layer **made, const convolutional_options *o, co
     *made = NULL;
     status s = check(o);
     if (s != STATUS_OK) return s;
-    shape out = {o->n, out_size(o->h, o->pad, o->size, o->dilation, o->stride_y),
-                 out_size(o->w, o->pad, o->size, o->dilation, o->stride_x)};
+    shape out = {o->n, out_size(o->h, o->pad, o->size, o->dilation, o->antialiasing ? 1 : o->stride_y),
+                 out_size(o->w, o->pad, o->size, o->dilation, o->antialiasing ? 1 : o->stride_x)};
+    layer *blur = NULL;
+    if (o->antialiasing) {
+        s = make_blur(&blur, out, o->antialiasing, o->stride_x, o->stride_y);
+        if (s != STATUS_OK) return s;
+        out = (shape){blur->out_c, blur->out_h, blur->out_w};
+    }
     layer *l = make_layer((shape){o->c, o->h, o->w}, out);
-    if (!l) return STATUS_SHAPE;
+    if (!l) {
+        free_layer(blur);
+        return STATUS_SHAPE;
+    }
+    l->blur = blur;
     l->n = o->n, l->groups = o->groups, l->size = o->size;
-    l->stride_x = o->stride_x, l->stride_y = o->stride_y, l->pad = o->pad, l->dilation = o->dilation;
+    l->stride_x = blur ? 1 : o->stride_x, l->stride_y = blur ? 1 : o->stride_y, l->pad = o->pad, l->dilation = o->dilation;
     l->activation = o->activation;
     l->layer_rule = *rule;
     l->forward = forward_convolutional_layer;

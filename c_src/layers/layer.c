@@ -50,6 +50,7 @@ void free_layer(layer *l) {
     for (size_t i = 0; i < l->n_inner; ++i) free_layer(l->inner[i]);
     free(l->inner);
     free_tree(l->softmax_tree);
+    free_layer(l->blur);
     free(l->sources);
     free(l->mask);
     free(l);

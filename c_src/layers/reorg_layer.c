@@ -1,5 +1,7 @@
 /* Space to channels and back. Darknet's first order (src/reorg_layer.c; AlexeyAB's reorg_old_layer.c) passes the small image's sizes
  * where the large one's were meant, and models were trained so; the true order is AlexeyAB's [reorg3d]. */
+#include <string.h>
+
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
@@ -31,5 +33,25 @@ status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t strid
     l->true_order = true_order;
     l->forward = forward_reorg_layer;
     *made = l;
+    return STATUS_OK;
+}
+
+static status forward_reorg_extra_layer(layer *l, const network_state *state) {
+    for (size_t b = 0; b < state->batch; ++b) {
+        float *out = l->output + b * l->outputs;
+        memcpy(out, state->input + b * l->inputs, l->inputs * sizeof *out);
+        for (size_t i = l->inputs; i < l->outputs; ++i) out[i] = 0;
+    }
+    return STATUS_OK;
+}
+
+status make_reorg_extra_layer(layer **made, size_t c, size_t h, size_t w, size_t extra) {
+    size_t floats, factors[] = {c, h, w};
+    *made = NULL;
+    if (!product(&floats, factors, 3) || floats + extra < floats)
+        return fail(STATUS_SHAPE, "a reorg of %zu x %zu x %zu and %zu zeros is too large", w, h, c, extra);
+    layer *l = *made = make_layer((shape){c, h, w}, (shape){floats + extra, 1, 1});
+    if (!l) return STATUS_SHAPE;
+    l->forward = forward_reorg_extra_layer;
     return STATUS_OK;
 }

@@ -1,4 +1,5 @@
-/* Layers joined along the channels, or one part of the channels of each (AlexeyAB/darknet src/route_layer.c). */
+/* Layers joined along the channels, or one part of the channels of each (AlexeyAB/darknet src/route_layer.c). Layers of unequal width
+ * and height make a vector. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +16,20 @@ static status forward_route_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
+static int same_sizes(const shape *sources, size_t n) {
+    for (size_t i = 1; i < n; ++i)
+        if (sources[i].h != sources[0].h || sources[i].w != sources[0].w) return 0;
+    return 1;
+}
+
 static status check(const shape *sources, size_t n_sources, size_t groups, size_t group_id) {
     if (!n_sources || !groups || group_id >= groups)
         return fail(STATUS_SHAPE, "a route needs a source and a group_id below groups, got %zu of %zu", group_id, groups);
     for (size_t i = 0; i < n_sources; ++i) {
-        if (sources[i].h != sources[0].h || sources[i].w != sources[0].w)
-            return fail(STATUS_SHAPE, "sources of %zu x %zu and %zu x %zu cannot be joined", sources[0].w, sources[0].h,
-                        sources[i].w, sources[i].h);
-        if (sources[i].c % groups) return fail(STATUS_SHAPE, "%zu channels do not divide into %zu groups", sources[i].c, groups);
+        size_t floats, factors[] = {sources[i].c, sources[i].h, sources[i].w};
+        if (!product(&floats, factors, 3)) return fail(STATUS_SHAPE, "source %zu is too large", i);
+        if (same_sizes(sources, n_sources) ? sources[i].c % groups : floats % groups)
+            return fail(STATUS_SHAPE, "%zu channels do not divide into %zu groups", sources[i].c, groups);
     }
     return STATUS_OK;
 }
@@ -31,8 +38,13 @@ status make_route_layer(layer **made, const shape *sources, size_t n_sources, si
     *made = NULL;
     status s = check(sources, n_sources, groups, group_id);
     if (s != STATUS_OK) return s;
-    shape out = {0, sources[0].h, sources[0].w};
-    for (size_t i = 0; i < n_sources; ++i) out.c += sources[i].c / groups;
+    int same = same_sizes(sources, n_sources);
+    shape out = same ? (shape){0, sources[0].h, sources[0].w} : (shape){0, 1, 1};
+    for (size_t i = 0; i < n_sources; ++i) {
+        size_t part = (same ? sources[i].c : sources[i].c * sources[i].h * sources[i].w) / groups;
+        if (out.c + part < part) return fail(STATUS_SHAPE, "the sources of a route are too large together");
+        out.c += part;
+    }
     layer *l = make_layer(out, out);
     if (!l) return STATUS_SHAPE;
     l->sources = malloc(n_sources * sizeof *sources);

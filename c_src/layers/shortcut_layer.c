@@ -5,9 +5,20 @@
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
+/* Whether the source is added value after value over the batch; not where it has too few values for that. */
+static int sums_linearly(const layer *l, const shortcut_options *o, const shape *sources) {
+    size_t floats = sources[0].c * sources[0].h * sources[0].w;
+    shape in = o->source_input;
+    if (l->layer_rule.shortcut_sums != SHORTCUT_SUMS_BY_SOURCE_INPUT || l->n_sources > 1 || l->nweights) return 0;
+    return in.c == l->c && in.h == l->h && in.w == l->w && floats >= l->outputs;
+}
+
 static status forward_shortcut_layer(layer *l, const network_state *state) {
     shape own = {l->c, l->h, l->w};
-    if (l->nweights || l->n_sources > 1) {
+    if (l->linear_sum) {
+        size_t n = state->batch * l->outputs;
+        for (size_t i = 0; i < n; ++i) l->output[i] = state->input[i] + state->sources[0][i];
+    } else if (l->nweights || l->n_sources > 1) {
         shortcut_sum s = {l->n_sources, l->outputs, l->outputs, l->sources, state->sources, NULL, l->weights_normalization};
         if (l->nweights) {
             s.weights = l->weights;
@@ -18,7 +29,7 @@ static status forward_shortcut_layer(layer *l, const network_state *state) {
         memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
         shortcut_cpu(state->sources[0], l->sources[0], state->batch, own, l->alpha, l->beta, l->output);
     }
-    activate_array(l->output, state->batch * l->outputs, l->activation, &l->layer_rule.arithmetic, 1);
+    activate_channels(l->output, (extent){state->batch, l->c, l->h * l->w}, l->activation, &l->layer_rule.arithmetic, 1);
     return STATUS_OK;
 }
 
@@ -62,6 +73,7 @@ status make_shortcut_layer(layer **made, const shortcut_options *o, const shape 
     l->alpha = o->alpha, l->beta = o->beta;
     l->activation = o->activation;
     l->layer_rule = *rule;
+    l->linear_sum = sums_linearly(l, o, sources);
     l->forward = forward_shortcut_layer;
     *made = l;
     return STATUS_OK;

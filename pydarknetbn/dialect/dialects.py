@@ -13,12 +13,12 @@ from .rules import Dialect
 
 __all__ = ["ACTIVATIONS", "AUTOMATIC", "DIALECTS", "dialect_named"]
 
-ACTIVATIONS = frozenset("linear leaky relu relu6 logistic tanh elu selu mish swish hard_mish gelu revleaky".split())
 _FIRST_ACTIVATIONS = frozenset("logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair".split())
 _LATER_ACTIVATIONS = _FIRST_ACTIVATIONS | frozenset(
     "swish mish hard_mish relu6 gelu revleaky normalize_channels normalize_channels_softmax "
     "normalize_channels_softmax_maxval".split()
 )
+ACTIVATIONS = _FIRST_ACTIVATIONS | _LATER_ACTIVATIONS
 _COMMON_SECTIONS = frozenset(
     "net convolutional connected local maxpool avgpool upsample route shortcut dropout softmax cost "
     "region yolo rnn lstm crnn".split()
@@ -31,12 +31,13 @@ def _keys(section: str, keys: str) -> frozenset[tuple[str, str]]:
     return frozenset((section, key) for key in keys.split())
 
 
+_STORED_SECTIONS = "convolutional connected deconvolutional local batchnorm rnn gru lstm crnn".split()
 _FIRST_KEYS = (
     _keys("shortcut", "alpha beta")
     | _keys("reorg", "flatten extra")
     | _keys("crnn", "hidden_filters output_filters")
     | _keys("gru", "tanh")
-    | frozenset((section, key) for section in ("convolutional", "connected") for key in ("numload", "dontsave"))
+    | frozenset((section, key) for section in _STORED_SECTIONS for key in ("numload", "dontsave"))
 )
 _LATER_KEYS = (
     _keys("convolutional", "stride_x stride_y dilation antialiasing share_index cbn assisted_excitation coordconv")
@@ -72,6 +73,7 @@ _PJREDDIE = Dialect(
     crnn_padding=1,
     dropout_probability=0.5,
     yolo_max_boxes=90,
+    normalization_alpha=0.0001,
     profile="pjreddie-cpu",
 )
 

@@ -58,6 +58,82 @@ FAULTS = (
         "the activation, computed as in a convolution",
     ),
     Fault(
+        ("alexeyab", "hank-ai"),
+        "src/activations.c activate_array outside convolutional layers has no case for normalize_channels, "
+        "normalize_channels_softmax and normalize_channels_softmax_maxval",
+        "0 for every input",
+        "the activation over the layer's channels, computed as in a convolution",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab"),
+        "src/normalization_layer.c forward_normalization_layer with half a window of more channels than there are",
+        "reads the next image, or behind the last one",
+        "channels that are not there are not summed",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab"),
+        "src/local_layer.c forward_local_layer with a padding that is not half the kernel",
+        "reads its columns with the rows of another width, in part before anything was written there",
+        "each pixel reads its own window, zeros outside the image",
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/local_layer.c make_local_layer",
+        "a workspace without the size of a float: writes past its end",
+        "the result that was meant",
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/parser.c load_convolutional_weights of a [deconvolutional]",
+        "divides by its groups, which are 0",
+        "reads what save_convolutional_weights writes",
+        ("layers/pjreddie-cpu/deconvolutional*", "weights/pjreddie-cpu/deconvolutional*"),
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/parser.c load_convolutional_weights of flipped=1 with groups",
+        "transposes a matrix as wide as without groups: reads and writes past the weights",
+        "the channels of one group",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "src/parser.c save_convolutional_weights of flipped=1",
+        "writes the weights as they are computed with: the file cannot be loaded with its own cfg",
+        "writes them as they were read",
+    ),
+    Fault(
+        ("alexeyab", "hank-ai"),
+        "src/route_layer.c and src/shortcut_layer.c from a layer with antialiasing and a stride",
+        "take the sizes from before the blur, of which only the first values are the layer's",
+        "the blurred output",
+        ("layers/*/*_antialiasing*",),
+    ),
+    Fault(
+        ("alexeyab", "hank-ai"),
+        "src/maxpool_layer.c maxpool_depth with antialiasing",
+        "is not blurred, but the next layer takes the blur's sizes",
+        "UnsupportedError",
+    ),
+    Fault(
+        ("alexeyab", "hank-ai"),
+        "src/shortcut_layer.c forward_shortcut_layer from a layer whose input has the shortcut's sizes and whose output has fewer "
+        "channels",
+        "reads behind the source",
+        "adds the channels that both have, image by image",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "src/cost_layer.c forward_cost_layer without a truth, before another layer",
+        "hands on zeros",
+        "hands on what it was given",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/parser.c [empty] as the first layer",
+        "reads the layer before it, which there is not",
+        "passes the input on",
+    ),
+    Fault(
         ("pjreddie", "alexeyab", "hank-ai"),
         "forward_convolutional_layer with size=1 and padding",
         "reads past the end of the image",
@@ -162,5 +238,11 @@ FAULTS = (
         "src/softmax_layer.c forward_contrastive_layer in inference; src/parser.c parse_contrastive without yolo_layer=",
         "the output stays 0; a crash",
         "the input passes, as on its GPU; the layer is built",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "parse_yolo with a mask beyond num=",
+        "reads behind the array of anchors",
+        "the pairs that anchors= gives count, with a warning; CfgError where it gives too few",
     ),
 )

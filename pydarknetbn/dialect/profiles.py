@@ -67,9 +67,17 @@ _TEXTBOOK_BN = replace(
 
 _PJREDDIE_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
-        transcendental="double", leaky="double", leaky_host="double", gelu="float", softmax="double", box="double", diou="double"
+        transcendental="double",
+        leaky="double",
+        leaky_host="double",
+        piecewise="double",
+        gelu="float",
+        softmax="double",
+        box="double",
+        diou="double",
     ),
     direct_1x1="any stride",
+    shortcut_sums="by image",
     iou="plain",
     unbox="divide ratio",
     scan="cells outer",
@@ -79,9 +87,17 @@ _PJREDDIE_LAYERS = LayerRule(
 
 _ALEXEYAB_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
-        transcendental="float", leaky="float", leaky_host="double", gelu="float", softmax="double", box="double", diou="double"
+        transcendental="float",
+        leaky="float",
+        leaky_host="double",
+        piecewise="float",
+        gelu="float",
+        softmax="double",
+        box="double",
+        diou="double",
     ),
     direct_1x1="stride x 1",
+    shortcut_sums="by source input",
     iou="zero guard",
     unbox="multiply inverse",
     scan="cells outer",
@@ -134,6 +150,7 @@ _PROFILES = (
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
                 "leaky": "src/activations.h:42",
+                "piecewise": "src/activations.h:21-58",
                 "iou": "src/box.c box_iou",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "crnn_sides": "src/parser.c:217 passes w, h where src/crnn_layer.c:26 takes h, w",
@@ -158,6 +175,8 @@ _PROFILES = (
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
+                "piecewise": "src/activations.h:48-97",
+                "shortcut_sums": "src/shortcut_layer.c forward_shortcut_layer",
                 "iou": "src/box.c box_iou",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "region": "src/region_layer.c forward_region_layer",

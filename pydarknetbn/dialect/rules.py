@@ -63,6 +63,7 @@ class ArithmeticRule:
     transcendental: Precision
     leaky: Precision
     leaky_host: Precision
+    piecewise: Precision
     gelu: Precision
     softmax: Precision
     box: Precision
@@ -75,6 +76,7 @@ class LayerRule:
 
     arithmetic: ArithmeticRule
     direct_1x1: Literal["any stride", "stride x 1"]
+    shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]
     scan: Literal["cells outer", "anchors outer"]
@@ -122,6 +124,7 @@ class Dialect:
         rnn_has_hidden: an [rnn] reads hidden=; else it has as many hidden values as outputs.
         crnn_padding: of a [crnn] without padding=.
         dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        normalization_alpha: default of the alpha of a [normalization].
         profile: the profile that computes by default.
     """
 
@@ -143,4 +146,5 @@ class Dialect:
     crnn_padding: int
     dropout_probability: float
     yolo_max_boxes: int
+    normalization_alpha: float
     profile: str

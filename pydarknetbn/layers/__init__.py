@@ -8,16 +8,20 @@ from types import MappingProxyType, ModuleType
 from ..errors import UnsupportedError
 from ..options import Section, unknown_key_warning
 from . import (
+    activation,
     avgpool,
     batchnorm,
     connected,
     contrastive,
     convolutional,
+    crop,
     detection,
     gaussian_yolo,
     gru,
     history,
+    implicit,
     iseg,
+    local,
     lstm,
     maxpool,
     passthrough,
@@ -25,18 +29,21 @@ from . import (
     reorg,
     rnn,
     route,
+    scale_channels,
     shortcut,
     softmax,
     upsample,
     yolo,
 )
 from .base import Context, Head, Layer, Shape
+from .filing import file_options
 
 __all__ = ["BUILDERS", "Context", "Head", "Layer", "Shape", "build"]
 
 BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     {
         "Gaussian_yolo": gaussian_yolo,
+        "activation": activation,
         "avgpool": avgpool,
         "batchnorm": batchnorm,
         "connected": connected,
@@ -45,18 +52,29 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
         "convolutional": convolutional,
         "cost": passthrough,
         "crnn": rnn,
+        "crop": crop,
+        "deconvolutional": local,
         "detection": detection,
         "dropout": passthrough,
+        "empty": passthrough,
         "gru": gru,
         "history": history,
+        "implicit": implicit,
         "iseg": iseg,
+        "l2norm": activation,
+        "local": local,
+        "local_avgpool": maxpool,
+        "logistic": activation,
         "lstm": lstm,
         "maxpool": maxpool,
+        "normalization": activation,
         "region": region,
         "reorg": reorg,
         "reorg3d": reorg,
         "rnn": rnn,
         "route": route,
+        "sam": scale_channels,
+        "scale_channels": scale_channels,
         "shortcut": shortcut,
         "softmax": softmax,
         "upsample": upsample,
@@ -64,9 +82,13 @@ BUILDERS: Mapping[str, ModuleType] = MappingProxyType(
     }
 )
 
-# Options of every section that matter to training alone, and those that matter to the file.
+# What may follow a layer whose output has no width and height: it reads values in the order of memory, or nothing.
+_TAKE_VECTORS = frozenset(
+    "activation connected contrastive cost detection dropout empty gru implicit logistic lstm rnn route softmax".split()
+)
+
+# Options of every section that matter to training alone.
 _TRAINING = frozenset("burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split())
-_FILE = ("dontload", "dontloadscales", "dontsave", "numload")
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -80,8 +102,11 @@ def build(section: Section, context: Context) -> Layer:
     if module is None:
         message = f"{section.name}, layer {section.index}, is not computed by this package; it computes {', '.join(BUILDERS)}"
         raise UnsupportedError(str(section.error(message)))
-    _refuse_uncomputed(section, getattr(module, "NEUTRAL", {}) | dict.fromkeys(_FILE, 0))
+    _refuse_uncomputed(section, getattr(module, "NEUTRAL", {}))
+    if section.type not in _TAKE_VECTORS:
+        context.need_image(section)
     layer: Layer = module.build(section, context)
+    layer.file = file_options(section, layer)
     without_effect = getattr(module, "WITHOUT_EFFECT", frozenset()) | _TRAINING
     unknown = [key for key, _ in section.unused() if key not in without_effect]
     context.warnings.extend(unknown_key_warning(section, key, section.asked | without_effect) for key in unknown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from .. import _native
 from .._native import Array, CData
@@ -14,7 +14,7 @@ from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
 from ..trees import Tree
 
-__all__ = ["BATCHNORM_ARRAYS", "Context", "Head", "Layer", "Shape", "activation_of", "layer_rule", "made"]
+__all__ = ["BATCHNORM_ARRAYS", "Context", "FileOptions", "Head", "Initial", "Layer", "Shape", "activation_of", "layer_rule", "made"]
 
 BATCHNORM_ARRAYS = ("biases", "scales", "rolling_mean", "rolling_variance")
 _OF_OUTPUT = ("output", "delta", "x", "x_norm")
@@ -64,6 +64,38 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What of a layer is in a file of weights.
+
+    Args:
+        load: the file holds the layer's arrays when it is read (dontload=0).
+        scales: it holds those of its batchnorm but the biases (dontloadscales=0).
+        filters: it holds this many filters, the first ones (numload); None all.
+        save: the arrays are written (dontsave=0).
+        flipped: weights stand there with the filter as the last axis.
+    """
+
+    load: bool = True
+    scales: bool = True
+    filters: int | None = None
+    save: bool = True
+    flipped: bool = False
+
+    @property
+    def loads_all(self) -> bool:
+        """Whether a load fills every array."""
+        return self.load and self.scales and self.filters is None
+
+
+class Initial(NamedTuple):
+    """Weights before any training: mean + spread * (a normal number, or a uniform one from -1 to 1)."""
+
+    spread: float
+    mean: float = 0.0
+    distribution: Literal["normal", "uniform"] = "uniform"
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What a section is built in: the layers before it, who computes, and where warnings are collected."""
 
@@ -80,6 +112,23 @@ class Context:
             return self.layers[index]
         last = f"the layers before it are 0 to {section.index - 1}" if section.index else "there is no layer before it"
         raise section.error(f"{section.name}, layer {section.index}, has {key}={position}, but {last}", key)
+
+    def image_source(self, section: Section, key: str, position: int) -> Layer:
+        """The same, of a layer that gives an image."""
+        layer = self.source(section, key, position)
+        if layer.flat:
+            raise _flat_error(section, layer, key)
+        return layer
+
+    @property
+    def flat(self) -> str:
+        """Why the layer before gives a vector without width and height; "" where it gives an image."""
+        return self.layers[-1].flat if self.layers else ""
+
+    def need_image(self, section: Section) -> None:
+        """Raises a CfgError where the layer before gives a vector."""
+        if self.flat:
+            raise _flat_error(section, self.layers[-1])
 
 
 @dataclass(eq=False, slots=True)
@@ -101,6 +150,9 @@ class Layer:
         kernel: size and stride for the layer table.
         detail: what else the layer table shows.
         head: of a layer that makes detections.
+        flat: why the output is a vector, of which only the number of values counts; "" for an image.
+        file: what of the parameters a file holds.
+        initial: the weights' values before any training; None: the type's.
         origin: for a layer without native, the layer whose output it passes on; None: the network's input.
         inner: of a recurrent layer, the layers that it is made of, in file order; `inner["wf"].weights`.
         states: what it keeps from one forward to the next, and its shape for one sequence.
@@ -119,6 +171,9 @@ class Layer:
     kernel: str = ""
     detail: str = ""
     head: Head | None = None
+    flat: str = ""
+    file: FileOptions = FileOptions()
+    initial: Initial | None = None
     origin: Layer | None = None
     inner: Mapping[str, Layer] = field(default_factory=dict)
     states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -192,7 +247,10 @@ def made(section: Section, name: str, *arguments: Any) -> CData:
     try:
         return _native.make(name, *arguments)
     except DarknetError as error:
-        raise section.error(f"{section.name}, layer {section.index}: {error}") from None
+        message = f"{section.name}, layer {section.index}: {error}"
+        if isinstance(error, UnsupportedError):
+            raise UnsupportedError(str(section.error(f"{message}; not computed by this package"))) from None
+        raise section.error(message) from None
     except MemoryError as error:
         raise MemoryError(f"{section.file}:{section.line}: {section.name}, layer {section.index}: {error}") from None
 
@@ -202,12 +260,16 @@ def layer_rule(context: Context) -> CData:
     return _native.rule("layer_rule", context.profile.layers)
 
 
+def _flat_error(section: Section, layer: Layer, key: str | None = None) -> CfgError:
+    message = f"{section.name}, layer {section.index}, needs an image, but layer {layer.index} [{layer.type}] (line {layer.line})"
+    return section.error(f"{message} gives a vector of {layer.out_shape.floats} values, since it {layer.flat}", key)
+
+
 def activation_of(section: Section, context: Context, default: str) -> int:
     """The core's constant for activation=.
 
     Raises:
         CfgError: no fork knows it, or not this dialect's: there it would run as another activation.
-        UnsupportedError: not computed by this package.
     """
     name = section.text("activation", default)
     known = context.dialect.activations
@@ -216,8 +278,6 @@ def activation_of(section: Section, context: Context, default: str) -> int:
         elsewhere = f", which dialect {context.dialect.name} does not know" if name in ACTIVATIONS else ""
         hint = f"; did you mean {near}?" if near and not elsewhere else f"; it knows {', '.join(sorted(known))}"
         raise _activation_error(section, name, elsewhere + hint)
-    if name not in ACTIVATIONS:
-        raise UnsupportedError(str(section.error(f"activation={name} is not computed by this package", "activation")))
     return _native.enum("activation", name)
 
 

@@ -8,19 +8,25 @@ from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_
 
 __all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build", "operations_of", "shapes_of"]
 
-WITHOUT_EFFECT = frozenset({"angle", "dot", "grad_centr", "stream", "wait_stream"})
-"""Options that inference does not see."""
+WITHOUT_EFFECT = frozenset(
+    {"angle", "assisted_excitation", "bin_output", "coordconv", "dot", "grad_centr", "reverse", "stream", "wait_stream"}
+)
+"""Options that inference does not see.
 
-NEUTRAL = {
-    "antialiasing": 0, "assisted_excitation": 0, "bin_output": 0, "binary": 0, "coordconv": 0, "flipped": 0, "reverse": 0,
-    "rotate": 0, "stretch": 0, "stretch_sway": 0, "sway": 0, "xnor": 0,
-}  # fmt: skip
+assisted_excitation, grad_centr and dot belong to training. coordconv, reverse and the deformations below are read into a layer of
+every fork that knows them, but only its GPU code looks at them; bin_output matters to xnor alone.
+"""
+
+NEUTRAL = {"binary": 0, "xnor": 0}
 """Options that change inference and are not computed, with the value at which they do not."""
+
+_DEFORMATIONS = ("sway", "rotate", "stretch", "stretch_sway")
 
 
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [convolutional] section."""
     options = _options(section, context)
+    _check_deformations(section, options.size)
     rule = _native.rule("batchnorm_rule", context.profile.rule("convolutional"))
     native = made(section, "convolutional", options, rule, layer_rule(context))
     shared = _shared_layer(section, context)
@@ -50,7 +56,7 @@ def shapes_of(native: _native.CData) -> dict[str, tuple[int, ...]]:
 
 def operations_of(native: _native.CData) -> float:
     """Multiplications and additions of a convolution for one image."""
-    return float(2 * native.nweights * native.out_h * native.out_w)
+    return float(2 * native.nweights * _pixels(native))
 
 
 def _options(section: Section, context: Context) -> _native.CData:
@@ -69,7 +75,23 @@ def _options(section: Section, context: Context) -> _native.CData:
     options.pad = size // 2 if section.flag("pad") else pad
     options.batch_normalize = section.flag("batch_normalize") or section.flag("cbn")
     options.activation = activation_of(section, context, "logistic")
+    options.antialiasing = section.integer("antialiasing", 0)
     return options
+
+
+def _check_deformations(section: Section, size: int) -> None:
+    """What the forks' parsers ask of options that then have no effect on the CPU."""
+    chosen = [key for key in _DEFORMATIONS if section.flag(key)]
+    place = f"[convolutional], layer {section.index}, has {' and '.join(f'{key}=1' for key in chosen)}"
+    if len(chosen) > 1:
+        raise section.error(f"{place}; take one of {', '.join(_DEFORMATIONS)}", chosen[1])
+    if chosen and size == 1:
+        raise section.error(f"{place} and size=1; it needs a size of 3 or more", chosen[0])
+
+
+def _pixels(native: _native.CData) -> int:
+    blurred = native.blur != _native.ffi.NULL
+    return int(native.blur.h * native.blur.w if blurred else native.out_h * native.out_w)
 
 
 def _axis_stride(section: Section, key: str, stride: int) -> int:
@@ -107,6 +129,8 @@ def _detail(section: Section, native: _native.CData, shared: Layer | None) -> st
     parts = [section.text("activation", "logistic")]
     if native.groups > 1:
         parts.append(f"{native.groups} groups")
+    if native.blur != _native.ffi.NULL:
+        parts.append("blurred")
     if shared is not None:
         parts.append(f"shares {shared.index}")
     return ", ".join(parts)

@@ -15,7 +15,7 @@ _POINTS = ("center", "left_top", "right_bottom")
 
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [Gaussian_yolo] section."""
-    total = section.integer("num", 1, minimum=1)
+    total = yolo.total_of(section, context)
     mask = yolo.mask_of(section, total)
     options = yolo.head_options(section, context, len(mask))
     options.total, options.coords = total, 8

@@ -1,4 +1,4 @@
-"""[dropout] and [cost]: nothing happens in inference, but they count as layers."""
+"""[dropout], [cost] and [empty]: nothing happens in inference, but they count as layers."""
 
 from __future__ import annotations
 
@@ -19,5 +19,6 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=None,
+        flat="is a loss" if section.type == "cost" else context.flat,
         origin=context.layers[-1] if context.layers else None,
     )

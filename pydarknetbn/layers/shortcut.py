@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _native
 from ..options import REQUIRED, Section
-from .base import Context, Layer, activation_of, layer_rule, made
+from .base import Context, Layer, Shape, activation_of, layer_rule, made
 
 __all__ = ["build"]
 
@@ -14,7 +14,7 @@ _NORMALIZATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax"
 
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [shortcut] section."""
-    sources = [context.source(section, "from", position) for position in section.integers("from", REQUIRED)]
+    sources = [context.image_source(section, "from", position) for position in section.integers("from", REQUIRED)]
     shape = context.in_shape
     options = _native.ffi.new("shortcut_options *")
     options.c, options.h, options.w = shape
@@ -22,6 +22,7 @@ def build(section: Section, context: Context) -> Layer:
     options.alpha, options.beta = section.number("alpha", 1.0), section.number("beta", 1.0)
     options.nweights = _count_weights(section, len(sources), shape.c)
     options.weights_normalization = _native.enum("normalization", _normalization(section))
+    options.source_input = _native.ffi.new("shape *", _input_of(sources[0], context))[0]
     shapes = _native.ffi.new("shape[]", [source.out_shape for source in sources])
     native = made(section, "shortcut", options, shapes, len(sources), layer_rule(context))
     return Layer(
@@ -36,6 +37,13 @@ def build(section: Section, context: Context) -> Layer:
         operations=float(shape.floats * len(sources) * (2 if options.nweights else 1)),
         detail="adds " + ", ".join(str(source.index) for source in sources),
     )
+
+
+def _input_of(layer: Layer, context: Context) -> Shape:
+    """The input sizes that the forks keep of a layer; a route has those of its first source, and its own channels."""
+    if layer.type != "route":
+        return layer.in_shape
+    return Shape(layer.out_shape.c, *_input_of(context.layers[layer.sources[0]], context)[1:])
 
 
 def _count_weights(section: Section, sources: int, channels: int) -> int:

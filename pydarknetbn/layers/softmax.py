@@ -8,6 +8,7 @@ from .hierarchy import set_tree, tree_of
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
+
 WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
 
 
@@ -25,4 +26,5 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=native,
+        flat="is a softmax",
     )

@@ -8,7 +8,17 @@ from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
 
-__all__ = ["NMS_KINDS", "WITHOUT_EFFECT", "anchors_of", "build", "check_channels", "head_options", "mask_of", "one_of"]
+__all__ = [
+    "NMS_KINDS",
+    "WITHOUT_EFFECT",
+    "anchors_of",
+    "build",
+    "check_channels",
+    "head_options",
+    "mask_of",
+    "one_of",
+    "total_of",
+]
 
 NMS_KINDS = ("default", "greedynms", "diounms")
 
@@ -22,7 +32,7 @@ WITHOUT_EFFECT = frozenset(
 
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [yolo] section."""
-    total = section.integer("num", 1, minimum=1)
+    total = total_of(section, context)
     mask = mask_of(section, total)
     options = head_options(section, context, len(mask))
     options.total, options.coords = total, 4
@@ -49,6 +59,21 @@ def build(section: Section, context: Context) -> Layer:
         head=head,
         detail=f"{options.classes} classes, mask {','.join(str(entry) for entry in mask)}",
     )
+
+
+def total_of(section: Section, context: Context) -> int:
+    """How many anchors there are: num=, or as many as the mask takes where anchors= gives them all the same.
+
+    A published cfg counts too few; its forks then read behind their array.
+    """
+    total = section.integer("num", 1, minimum=1)
+    needed = max(section.integers("mask", (0,))) + 1
+    given = len(section.numbers("anchors", ())) // 2
+    if not total < needed <= given:
+        return total
+    message = f"{section.name}, layer {section.index}, has mask {needed - 1} and num={total}, but {given} pairs in anchors="
+    context.warnings.append(str(section.error(f"{message}; {needed} of them count", "num")))
+    return needed
 
 
 def mask_of(section: Section, total: int) -> tuple[int, ...]:

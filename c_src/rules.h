@@ -1,0 +1,84 @@
+/* Rules, what a profile decides: a part of darknetbn.h. Field names are those of pydarknetbn/dialect/rules.py. */
+#ifndef DARKNETBN_RULES_H
+#define DARKNETBN_RULES_H
+
+/* cdef begin */
+
+typedef enum { SIDE_INSIDE, SIDE_OUTSIDE } side;              /* sqrt(v + value) or sqrt(v) + value */
+typedef enum { LITERAL_FLOAT, LITERAL_DOUBLE } literal;       /* the type in which the source writes the number */
+typedef enum { PRECISION_FLOAT, PRECISION_DOUBLE } precision; /* the type in which a step is computed; its result is a float */
+typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
+typedef enum { SUMMATION_SERIAL } summation; /* batch, then pixel, one float accumulator for each channel */
+typedef enum {
+    STATISTICS_BATCH,
+    STATISTICS_ROLLING,
+    STATISTICS_CONSTANT
+} statistics; /* constant: rolling, and no term of theirs */
+
+typedef struct {
+    double value;
+    side side;
+    literal literal;
+} epsilon_rule;
+
+typedef struct {
+    epsilon_rule forward;           /* normalising, training and inference */
+    epsilon_rule direct_term;       /* backward: delta / root */
+    epsilon_rule statistic_terms;   /* backward: mean_delta, variance_delta */
+    epsilon_rule fold;              /* folding into the layer before */
+    precision fold_root;            /* the root of a fold */
+    precision fold_factor;          /* scale / root, before it multiplies a weight; float: the bias's product too */
+    denominator normalize_variance; /* the variance that normalises a training batch */
+    denominator keep_variance;      /* the variance that the rolling array takes up */
+    double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
+    double rolling_add;
+    summation summation;
+    precision intermediate;     /* root, quotient and power; sums and products are float either way */
+    int bias_gradient;          /* backward fills bias_updates */
+    statistics eval_statistics; /* what a backward outside training takes for mean and variance */
+    int trains_standalone;      /* a [batchnorm] of its own is updated */
+} batchnorm_rule;
+
+typedef struct {
+    precision transcendental; /* exp and what is built of it in logistic, loggy, tanh, elu, selu */
+    precision leaky;          /* .1 * x */
+    precision leaky_host;     /* .1 * x in convolutional and shortcut layers */
+    precision piecewise;      /* the straight pieces of relie, ramp, plse, lhtan and stair */
+    precision gelu;           /* tanh and pow of gelu */
+    precision softmax;        /* exp of softmax */
+    precision box;            /* exp of a box's width and height */
+    precision diou;           /* power of the distance in NMS_DIOUNMS */
+} arithmetic_rule;
+
+/* When a convolution of size 1 reads its input as the matrix itself, pixel after pixel from the first. With a stride that is not
+ * the image that was meant, and models were trained so. Never where it would read outside the image. */
+typedef enum { DIRECT_1X1_ANY_STRIDE, DIRECT_1X1_STRIDE_X_1 } direct_1x1;
+
+/* What a shortcut of one source without weights compares before it adds value after value over the whole batch, as if every image of
+ * the source had as many values as its own: nothing, or the source's own input with its own sizes. Never where that would read
+ * beyond the source. */
+typedef enum { SHORTCUT_SUMS_BY_IMAGE, SHORTCUT_SUMS_BY_SOURCE_INPUT } shortcut_sums;
+
+typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 0 where i or u is 0 */
+typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
+typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
+typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
+typedef enum {
+    SIDES_H_W,
+    SIDES_W_H
+} sides; /* W_H: takes an image of h rows for one of w rows, the same floats in the same order */
+
+typedef struct {
+    arithmetic_rule arithmetic;
+    direct_1x1 direct_1x1;
+    shortcut_sums shortcut_sums;
+    iou iou;
+    unbox unbox;
+    scan scan;
+    region region;
+    sides crnn_sides;
+} layer_rule;
+
+/* cdef end */
+
+#endif
