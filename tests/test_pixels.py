@@ -282,3 +282,11 @@ def test_dialects_know_their_own_sections():
                 dn.load(text, dialect=dialect)
             else:
                 assert section.split()[0] in refusal(dn.CfgError, text, dialect=dialect)
+
+
+@pytest.mark.parametrize("section", ["maxpool", "local_avgpool"])
+def test_window_far_larger_than_the_image_looks_at_the_image_alone(section):
+    """2,000,000,000 rows of padding are no work."""
+    got = run(ramp(1, 2, 2), f"{section} size=2000000000", dialect="alexeyab")
+    assert got.shape == (1, 1, 2, 2)
+    assert got.ravel().tolist() == [3.0 if section == "maxpool" else 1.5] * 4

@@ -10,20 +10,25 @@ typedef struct {
     float *output;
 } maxpool_job;
 
+typedef struct {
+    size_t begin, end;
+} range;
+
+/* What a window of that size covers of an image's rows or columns; first is its place with the padding. */
+static range covered(size_t first, size_t size, size_t offset, size_t length) {
+    size_t begin = first > offset ? first - offset : 0;
+    size_t end = first + size > offset ? first + size - offset : 0;
+    return (range){begin, end < length ? end : length};
+}
+
 /* The padding counts as -FLT_MAX and a NaN is never larger, so a window of NaN gives -FLT_MAX. */
 static float window_max(const maxpool_shape *s, const float *plane, size_t row, size_t column) {
-    size_t offset = s->padding / 2;
+    range rows = covered(row * s->stride_y, s->size, s->padding / 2, s->h);
+    range columns = covered(column * s->stride_x, s->size, s->padding / 2, s->w);
     float max = -FLT_MAX;
-    for (size_t n = 0; n < s->size; ++n) {
-        size_t y = row * s->stride_y + n; /* padding included */
-        if (y < offset || y - offset >= s->h) continue;
-        for (size_t m = 0; m < s->size; ++m) {
-            size_t x = column * s->stride_x + m;
-            if (x < offset || x - offset >= s->w) continue;
-            float value = plane[(y - offset) * s->w + x - offset];
-            if (value > max) max = value;
-        }
-    }
+    for (size_t y = rows.begin; y < rows.end; ++y)
+        for (size_t x = columns.begin; x < columns.end; ++x)
+            if (plane[y * s->w + x] > max) max = plane[y * s->w + x];
     return max;
 }
 
@@ -48,17 +53,15 @@ static void local_avgpool_planes(void *context, size_t begin, size_t end, size_t
     (void)thread;
     const maxpool_job *j = context;
     const maxpool_shape *s = j->s;
-    size_t offset = s->padding / 2, pixels = s->out_h * s->out_w;
+    size_t pixels = s->out_h * s->out_w;
     for (size_t item = begin; item < end; ++item) {
         const float *plane = j->input + item / pixels * s->h * s->w;
-        size_t row = item % pixels / s->out_w, column = item % s->out_w, counter = 0;
+        range rows = covered(item % pixels / s->out_w * s->stride_y, s->size, s->padding / 2, s->h);
+        range columns = covered(item % s->out_w * s->stride_x, s->size, s->padding / 2, s->w);
         float sum = 0;
-        for (size_t n = 0; n < s->size * s->size; ++n) {
-            size_t y = row * s->stride_y + n / s->size, x = column * s->stride_x + n % s->size; /* padding included */
-            if (y < offset || y - offset >= s->h || x < offset || x - offset >= s->w) continue;
-            sum += plane[(y - offset) * s->w + x - offset];
-            ++counter;
-        }
+        size_t counter = 0;
+        for (size_t y = rows.begin; y < rows.end; ++y)
+            for (size_t x = columns.begin; x < columns.end; ++x, ++counter) sum += plane[y * s->w + x];
         j->output[item] = sum / (float)counter;
     }
 }
