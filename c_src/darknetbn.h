@@ -98,7 +98,7 @@ struct layer {
     int *mask;      /* (n) */
     float *anchors; /* (2*total) */
     float scale_x_y;
-    int new_coords, softmax, background, reverse, flatten, true_order, scale_wh, depth, average;
+    int new_coords, softmax, background, reverse, flatten, true_order, scale_wh, depth, average, xnor;
     size_t side; /* of [detection]'s grid, 0 elsewhere */
     int sqrt, classfix;
     yolo_point yolo_point;
@@ -149,6 +149,7 @@ typedef struct {
     activation activation;
     int batch_normalize;
     int antialiasing; /* stride 1, then a blur with the strides: 2 over 2 x 2, else over 3 x 3 pixels; 0 none */
+    int xnor;         /* signs instead of values */
 } convolutional_options;
 
 status make_convolutional_layer(layer **l, const convolutional_options *o, const batchnorm_rule *bn, const layer_rule *rule);

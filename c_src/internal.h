@@ -42,6 +42,9 @@ status ensure_output(layer *l, size_t batch);
 status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y);
 float *make_sharp(const layer *blur, size_t batch);
 status blur_output(layer *blur, const float *sharp, size_t batch, float *output);
+/* What a convolution of signs makes before its batchnorm or bias; s is of the whole image, scratch and threads of convolve. */
+status convolve_signs(const layer *l, const network_state *state, convolution_shape s, float *output, float *scratch,
+                      size_t threads);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 

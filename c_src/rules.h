@@ -63,6 +63,7 @@ typedef enum { IOU_PLAIN, IOU_ZERO_GUARD } iou;                    /* i / u, or 
 typedef enum { UNBOX_DIVIDE_RATIO, UNBOX_MULTIPLY_INVERSE } unbox; /* how the letterbox is undone, see correct_yolo_boxes */
 typedef enum { SCAN_CELLS_OUTER, SCAN_ANCHORS_OUTER } scan;        /* order of the detections of one head */
 typedef enum { REGION_PLANAR, REGION_FLATTENED } region;           /* layout and logistics of [region]'s output */
+typedef enum { XNOR_FLOATS, XNOR_COUNTS } xnor;                    /* how a convolution of signs sums, see layers/xnor.c */
 typedef enum {
     SIDES_H_W,
     SIDES_W_H
@@ -77,6 +78,7 @@ typedef struct {
     scan scan;
     region region;
     sides crnn_sides;
+    xnor xnor;
 } layer_rule;
 
 /* cdef end */

@@ -244,8 +244,6 @@ def test_sizes_that_do_not_meet_again_are_told_with_both_layers():
 UNCOMPUTED = [
     (["conv_lstm output=2 size=1 bottleneck=1"], "bottleneck=1"),
     (["crnn output=2 size=1 xnor=1"], "xnor=1"),
-    (["conv filters=2 xnor=1"], "xnor=1"),
-    (["conv filters=2 binary=1"], "binary=1"),
     (["max maxpool_depth=1 antialiasing=1"], "a maxpool over channels is not blurred"),
 ]
 

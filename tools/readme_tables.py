@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydarknetbn.dialect import EpsilonRule, Profile, profiles
+from pydarknetbn.dialect import DIALECTS, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
 
 __all__ = ["PARTS", "filled", "profile_table"]
@@ -48,12 +48,17 @@ def profile_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
-def section_list() -> str:
-    """The sections that are computed."""
-    return ", ".join(f"`[{name}]`" for name in BUILDERS)
+def section_table() -> str:
+    """One line a section: which dialects know it, and whether it is computed."""
+    names = sorted({name for dialect in DIALECTS.values() for name in dialect.sections} - {"net"}, key=str.lower)
+    rows = [f"| section | {' | '.join(DIALECTS)} |", "|---" * (len(DIALECTS) + 1) + "|"]
+    for name in names:
+        cells = ["-" if name not in dialect.sections else "yes" if name in BUILDERS else "refused" for dialect in DIALECTS.values()]
+        rows.append(f"| `[{name}]` | {' | '.join(cells)} |")
+    return "\n" + "\n".join(rows) + "\n"
 
 
-PARTS = {"profiles": profile_table, "sections": section_list}
+PARTS = {"profiles": profile_table, "sections": section_table}
 
 
 def filled(text: str) -> str:

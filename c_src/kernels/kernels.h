@@ -125,6 +125,13 @@ void normalize_channels_cpu(const float *input, extent e, const normalization_wi
 /* out[b][k][s] = scales[b][k] * x[b][k][s], or with wh scales[b][s] * x[b][k][s] */
 void scale_channels_cpu(const float *x, const float *scales, extent e, int wh, float *output);
 
+/* ---- xnor.c ------------------------------------------------------------------------------------------------------------------ */
+
+/* signs of (n, size) weights, a 0 counting as negative, and the mean magnitude of each filter */
+void binarize_weights(const float *weights, size_t n, size_t size, float *signs, float *means);
+/* signs of (planes, h, w) in a border of pad times minus 1 */
+void binarize_padded(const float *input, size_t planes, size_t h, size_t w, size_t pad, float *signs);
+
 /* ---- local.c ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {

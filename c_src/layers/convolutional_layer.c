@@ -43,10 +43,15 @@ static status convolve_into(const layer *l, const network_state *state, float *o
     size_t bytes, factors[] = {convolve_scratch(&s), threads, sizeof(float)};
     float *scratch = product(&bytes, factors, 3) ? malloc(bytes) : NULL;
     if (!scratch) return fail(STATUS_OUT_OF_MEMORY, "no memory for the workspace of a convolution");
-    convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
+    status done = STATUS_OK;
+    if (l->xnor)
+        done = convolve_signs(l, state, s, output, scratch, threads);
+    else
+        convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
     free(scratch);
+    if (done != STATUS_OK) return done;
     if (l->batchnorm) {
-        status done = normalize_output(l->batchnorm, output, state);
+        done = normalize_output(l->batchnorm, output, state);
         if (done != STATUS_OK) return done;
     } else {
         add_bias(output, l->biases, e);
@@ -117,6 +122,7 @@ static status check(const convolutional_options *o) {
     if (o->h + padding < kernel || o->w + padding < kernel)
         return fail(STATUS_SHAPE, "a kernel of %zu x %zu is larger than an image of %zu x %zu with a padding of %zu", kernel,
                     kernel, o->w, o->h, padding / 2);
+    if (o->xnor && o->groups > 1) return fail(STATUS_SHAPE, "a convolution of signs has no groups, got %zu", o->groups);
     if (o->c % o->groups || o->n % o->groups)
         return fail(STATUS_SHAPE, "%zu channels and %zu filters do not both divide into %zu groups", o->c, o->n, o->groups);
     return STATUS_OK;
@@ -143,6 +149,7 @@ status make_convolutional_layer(layer **made, const convolutional_options *o, co
     l->n = o->n, l->groups = o->groups, l->size = o->size;
     l->stride_x = blur ? 1 : o->stride_x, l->stride_y = blur ? 1 : o->stride_y, l->pad = o->pad, l->dilation = o->dilation;
     l->activation = o->activation;
+    l->xnor = o->xnor;
     l->layer_rule = *rule;
     l->forward = forward_convolutional_layer;
     s = make_parameters(l, o->batch_normalize, bn);

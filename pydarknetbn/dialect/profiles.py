@@ -83,6 +83,7 @@ _PJREDDIE_LAYERS = LayerRule(
     scan="cells outer",
     region="planar",
     crnn_sides="w h",
+    xnor="floats",
 )
 
 _ALEXEYAB_LAYERS = LayerRule(
@@ -103,6 +104,7 @@ _ALEXEYAB_LAYERS = LayerRule(
     scan="cells outer",
     region="flattened",
     crnn_sides="h w",
+    xnor="counts",
 )
 
 _HANK_AI_LAYERS = replace(
@@ -202,6 +204,13 @@ _PROFILES = (
                 "scan": "src-lib/yolo_layer.cpp:1249",
             }
         ),
+    ),
+    Profile(
+        name="hank-ai-cpu-avx",
+        evidence="source",
+        batchnorm=_HANK_AI_RULES,
+        layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
+        sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
     ),
     Profile(
         name="textbook",

@@ -82,6 +82,7 @@ class LayerRule:
     scan: Literal["cells outer", "anchors outer"]
     region: Literal["planar", "flattened"]
     crnn_sides: Literal["h w", "w h"]
+    xnor: Literal["floats", "counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

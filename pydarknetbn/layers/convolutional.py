@@ -6,19 +6,17 @@ from .. import _native
 from ..options import Section
 from .base import BATCHNORM_ARRAYS, Context, Layer, Shape, activation_of, layer_rule, made
 
-__all__ = ["NEUTRAL", "WITHOUT_EFFECT", "build", "operations_of", "shapes_of"]
+__all__ = ["WITHOUT_EFFECT", "build", "operations_of", "shapes_of"]
 
 WITHOUT_EFFECT = frozenset(
-    {"angle", "assisted_excitation", "bin_output", "coordconv", "dot", "grad_centr", "reverse", "stream", "wait_stream"}
+    {"angle", "assisted_excitation", "bin_output", "binary", "coordconv", "dot", "grad_centr", "reverse", "stream", "wait_stream"}
 )
 """Options that inference does not see.
 
 assisted_excitation, grad_centr and dot belong to training. coordconv, reverse and the deformations below are read into a layer of
-every fork that knows them, but only its GPU code looks at them; bin_output matters to xnor alone.
+every fork that knows them, but only its GPU code looks at them; bin_output matters to xnor on the GPU, and
+binary swaps in its weights behind the last use of them.
 """
-
-NEUTRAL = {"binary": 0, "xnor": 0}
-"""Options that change inference and are not computed, with the value at which they do not."""
 
 _DEFORMATIONS = ("sway", "rotate", "stretch", "stretch_sway")
 
@@ -76,6 +74,7 @@ def _options(section: Section, context: Context) -> _native.CData:
     options.batch_normalize = section.flag("batch_normalize") or section.flag("cbn")
     options.activation = activation_of(section, context, "logistic")
     options.antialiasing = section.integer("antialiasing", 0)
+    options.xnor = section.flag("xnor")
     return options
 
 
