@@ -6,7 +6,9 @@ from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
 from .cfg import Cfg, read_cfg
+from .checking import Report, check
 from .dialect import Profile, profiles
+from .differing import Diff, diff
 from .errors import (
     CfgError,
     DarknetError,
@@ -36,6 +38,7 @@ __all__ = [
     "DarknetWarning",
     "Detections",
     "DeviceError",
+    "Diff",
     "DtypeError",
     "FoldReport",
     "ImageError",
@@ -44,11 +47,14 @@ __all__ = [
     "Network",
     "NumericsError",
     "Profile",
+    "Report",
     "ShapeError",
     "StateError",
     "SyncError",
     "UnsupportedError",
     "WeightsError",
+    "check",
+    "diff",
     "fold",
     "letterbox",
     "load",

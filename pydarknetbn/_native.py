@@ -172,9 +172,7 @@ def output_array(out: object, shape: Sequence[int]) -> Array:
 
 @contextmanager
 def array_limit(nbytes: int) -> Iterator[None]:
-    """In the block, this thread's new arrays take at most so many bytes together; what would be more is a MemoryError before it is
-    taken.
-    """
+    """In the block, this thread's new arrays take at most so many bytes together; more is a MemoryError before it is taken."""
     lib.limit_arrays(nbytes // ffi.sizeof("float"))
     try:
         yield

@@ -207,9 +207,7 @@ def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> De
     fitting = [name for name in readings if _floats(readings[name], DIALECTS[name]) * 4 + headers[name].nbytes == source.nbytes]
     if len(fitting) == 1 and len(readings) > 1:
         name = fitting[0]
-        return Decision(
-            DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes"
-        )
+        return Decision(DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes")
     for name in readings:
         version = headers[name]
         if {(version.major, version.minor, revision) for revision in (version.revision, None)} & set(DIALECTS[name].versions):

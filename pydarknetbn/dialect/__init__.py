@@ -6,6 +6,7 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
+from .conventions import CONVENTIONS
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
 from .faults import FAULTS, Fault
 from .profiles import PROFILES, profile_named, profiles
@@ -14,6 +15,7 @@ from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, La
 __all__ = [
     "ACTIVATIONS",
     "AUTOMATIC",
+    "CONVENTIONS",
     "DIALECTS",
     "FAULTS",
     "PROFILES",
