@@ -27,6 +27,7 @@ from .errors import (
 from .folding import FoldReport, fold
 from .image import letterbox, resize
 from .layers import Layer
+from .linting import Finding, Fork, forks, lint
 from .loading import load, load_names
 from .network import Network
 
@@ -40,7 +41,9 @@ __all__ = [
     "DeviceError",
     "Diff",
     "DtypeError",
+    "Finding",
     "FoldReport",
+    "Fork",
     "ImageError",
     "Layer",
     "MissingExtraError",
@@ -56,7 +59,9 @@ __all__ = [
     "check",
     "diff",
     "fold",
+    "forks",
     "letterbox",
+    "lint",
     "load",
     "load_names",
     "nms",
