@@ -52,11 +52,12 @@ def forks(cfg: CfgSource) -> tuple[Fork, ...]:
 
 def _findings(name: str, text: str, source: str | bytes) -> list[Finding]:
     found = list(_own_reading(name, source))
+    told = {finding.line for finding in found if finding.severity != "note"}
     sections, _ = raw_sections(text)
     for section in sections:
-        for finding in (*_values(name, section), *_keys(name, section), *_defaults(name, section)):
-            if not any(finding.line == other.line and finding.key == other.key for other in found):
-                found.append(finding)
+        by_line = (*_values(name, section), *_keys(name, section))
+        found += [finding for finding in by_line if finding.line not in told]
+        found += _defaults(name, section)
     found += _line_ends(name, text)
     return sorted(found, key=lambda finding: (finding.line, _SEVERITIES.index(finding.severity)))
 
@@ -77,7 +78,7 @@ def _own_reading(name: str, source: str | bytes) -> Iterator[Finding]:
         yield _located(name, str(error), "error")
     else:
         for warning in built.warnings:
-            yield _located(name, warning, "warning", _key_in(warning))
+            yield _located(name, warning, "warning")
 
 
 def _located(name: str, sentence: str, severity: str, key: str | None = None, line: int | None = None) -> Finding:
@@ -85,11 +86,6 @@ def _located(name: str, sentence: str, severity: str, key: str | None = None, li
     match = re.match(r"(?:.*?):(\d+): (.*)", sentence.removeprefix(name), re.DOTALL)
     message = match[2] if match else sentence
     return Finding(name, line or (int(match[1]) if match else 1), severity, message, key)  # type: ignore[arg-type]
-
-
-def _key_in(warning: str) -> str | None:
-    match = re.search(r"has no option (\w+)", warning)
-    return match[1] if match else None
 
 
 # --- what its lines say ---------------------------------------------------------------------------------------------------------
@@ -121,7 +117,8 @@ def _keys(name: str, section: RawSection) -> Iterator[Finding]:
             hint = f"; did you mean {near}?" if near else ""
             yield Finding(name, option.line, "warning", f"no fork reads {option.key}= of [{section.name}]{hint}", option.key)
         elif len(readers) < len(PARSERS) and option.key in INFERENCE_KEYS.get(section.type, ()):
-            message = f"only {' and '.join(readers)} read {option.key}= of [{section.name}], which changes the result"
+            verb = "read" if len(readers) > 1 else "reads"
+            message = f"only {' and '.join(readers)} {verb} {option.key}= of [{section.name}], which changes the result"
             yield Finding(name, option.line, "note", message, option.key)
 
 
