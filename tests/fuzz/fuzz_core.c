@@ -1,0 +1,152 @@
+/* Makes layers from mutated options and runs them; see README.md here. The sanitizers are the judge: no option, however wrong, may
+ * read or write beyond an array. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../c_src/darknetbn.h"
+
+enum { MOST_FLOATS = 1 << 13, LIMIT = 1 << 22 };
+
+typedef struct {
+    const uint8_t *data;
+    size_t left;
+} reader;
+
+static uint8_t byte(reader *r) {
+    if (!r->left) return 0;
+    --r->left;
+    return *r->data++;
+}
+
+/* Mostly small, sometimes at an edge. */
+static size_t number(reader *r) {
+    static const size_t edges[] = {0,     SIZE_MAX, SIZE_MAX / 2 + 1, (size_t)1 << 31, ((size_t)1 << 31) - 1, (size_t)1 << 32,
+                                   65536, 1000};
+    uint8_t b = byte(r);
+    return b >= 0xF8 ? edges[b & 7] : b % 24;
+}
+
+static float real(reader *r) {
+    uint8_t bytes[4] = {byte(r), byte(r), byte(r), byte(r)};
+    float value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static shape a_shape(reader *r) {
+    shape s;
+    s.c = number(r), s.h = number(r), s.w = number(r);
+    return s;
+}
+
+static layer_rule a_layer_rule(reader *r) {
+    layer_rule rule;
+    memset(&rule, 0, sizeof rule);
+    rule.direct_1x1 = byte(r) & 1;
+    rule.region = byte(r) & 1;
+    rule.scan = byte(r) & 1;
+    return rule;
+}
+
+static batchnorm_rule a_batchnorm_rule(reader *r) {
+    batchnorm_rule rule;
+    memset(&rule, 0, sizeof rule);
+    rule.forward.value = real(r);
+    rule.forward.side = byte(r) & 1;
+    rule.normalize_variance = byte(r) & 1;
+    rule.keep_variance = byte(r) & 1;
+    rule.rolling_keep = real(r), rule.rolling_add = real(r);
+    return rule;
+}
+
+static status make_convolution(layer **l, reader *r, shape in, const layer_rule *rule) {
+    batchnorm_rule bn = a_batchnorm_rule(r);
+    convolutional_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.n = number(r), o.groups = number(r), o.size = number(r), o.stride_x = number(r), o.stride_y = number(r);
+    o.pad = number(r), o.dilation = number(r), o.batch_normalize = byte(r) & 1, o.activation = byte(r) % 4;
+    return make_convolutional_layer(l, &o, &bn, rule);
+}
+
+static status make_head(layer **l, reader *r, shape in, const layer_rule *rule, int yolo) {
+    float anchors[64];
+    int mask[32];
+    head_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.n = byte(r) % 32, o.total = byte(r) % 32, o.classes = number(r), o.coords = number(r);
+    o.softmax = byte(r) & 1, o.background = byte(r) & 1, o.new_coords = byte(r) & 1, o.scale_x_y = real(r);
+    for (size_t i = 0; i < 64; ++i) anchors[i] = real(r);
+    for (size_t i = 0; i < 32; ++i) mask[i] = (int8_t)byte(r);
+    return yolo ? make_yolo_layer(l, &o, mask, anchors, rule) : make_region_layer(l, &o, anchors, rule);
+}
+
+static status make_sum(layer **l, reader *r, shape in, const shape *sources, size_t n, const layer_rule *rule) {
+    shortcut_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.alpha = real(r), o.beta = real(r), o.nweights = number(r), o.weights_normalization = byte(r) % 3, o.activation = byte(r) % 4;
+    return make_shortcut_layer(l, &o, sources, n, rule);
+}
+
+static status make_any(layer **l, reader *r, shape in, const shape *sources, size_t n) {
+    layer_rule rule = a_layer_rule(r);
+    batchnorm_rule bn = a_batchnorm_rule(r);
+    size_t a = number(r), b = number(r), c = number(r), d = number(r);
+    switch (byte(r) % 11) {
+        case 0: return make_convolution(l, r, in, &rule);
+        case 1: return make_connected_layer(l, in.c * in.h * in.w, a, (activation)(b % 4), c & 1, &bn, &rule);
+        case 2: return make_batchnorm_layer(l, in.c, in.h, in.w, &bn);
+        case 3: return make_maxpool_layer(l, in.c, in.h, in.w, a, b, c, d);
+        case 4: return make_avgpool_layer(l, in.c, in.h, in.w);
+        case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r));
+        case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1);
+        case 7: return make_route_layer(l, sources, n, a, b);
+        case 8: return make_sum(l, r, in, sources, n, &rule);
+        case 9: return make_head(l, r, in, &rule, 1);
+        default: return make_head(l, r, in, &rule, 0);
+    }
+}
+
+static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch, int train) {
+    size_t floats = batch * in.c * in.h * in.w;
+    if (l->inputs > MOST_FLOATS || l->outputs > MOST_FLOATS || floats > MOST_FLOATS) return;
+    float *input = calloc(floats + 1, sizeof *input), *from[8] = {0};
+    for (size_t i = 0; i < floats; ++i) input[i] = (float)((i * 37) % 101) - 50;
+    int fits = 1;
+    for (size_t i = 0; i < n; ++i) {
+        size_t size = batch * sources[i].c * sources[i].h * sources[i].w;
+        fits = fits && size <= MOST_FLOATS;
+        from[i] = calloc((fits ? size : 0) + 1, sizeof **from);
+    }
+    network_state state;
+    memset(&state, 0, sizeof state);
+    state.batch = batch, state.train = train, state.cache = train, state.allow_degenerate = 1, state.input = input;
+    state.sources = (const float *const *)from;
+    if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
+        if (l->scales) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
+        if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
+    }
+    for (size_t i = 0; i < n; ++i) free(from[i]);
+    free(input);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    reader r = {data, size};
+    set_num_threads(1 + (byte(&r) & 1));
+    limit_arrays(LIMIT);
+    shape in = a_shape(&r), sources[8];
+    size_t n = byte(&r) % 8, batch = 1 + byte(&r) % 3;
+    for (size_t i = 0; i < n; ++i) sources[i] = a_shape(&r);
+    int small = in.c < 1000 && in.h < 1000 && in.w < 1000;
+    for (size_t i = 0; i < n; ++i) small = small && sources[i].c < 1000 && sources[i].h < 1000 && sources[i].w < 1000;
+    layer *l = NULL;
+    int train = byte(&r) & 1;
+    if (make_any(&l, &r, in, sources, n) == STATUS_OK && small) run(l, in, sources, n, batch, train);
+    free_layer(l);
+    return 0;
+}
