@@ -71,8 +71,10 @@ def test_comma_after_the_last_layer_of_a_route_is_a_warning():
 @pytest.mark.parametrize(("size", "section", "words"), [
     ({"w": 9, "h": 9}, "reorg stride=2 flatten=1", "9 x 9 does not divide by a stride of 2"),
     ({"c": 6}, "reorg stride=2 flatten=1 reverse=1", "6 channels do not divide by the 4 pixels of a block"),
+    ({"c": 4}, "reorg3d stride=2 reverse=1", "4 channels do not divide by the 4 pixels of a block twice"),
+    ({"c": 24}, "reorg3d stride=2 reverse=1", "24 channels do not divide by the 4 pixels of a block twice"),
 ])  # fmt: skip
-def test_flat_reorg_whose_output_is_smaller_than_its_input_is_refused(size, section, words):
+def test_reorg_that_would_write_past_its_output_is_refused(size, section, words):
     assert words in refusal(dn.CfgError, cfg_of(section, **size))
 
 

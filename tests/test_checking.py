@@ -213,10 +213,10 @@ def test_forecast_counts_channels_that_another_epsilon_changes():
     forecast = dn.check(TWO, weights_of(floats), dialect="alexeyab").forecast
     assert [(each.layer, each.channels) for each in forecast] == [(0, 2)]
     assert forecast[0].shares == {
-        "sqrt(v + 1e-06)": 0.5, "sqrt(v) + 1e-06": 0.5, "sqrt(v + 0.0001)": 0.5, "sqrt(v + 0.001)": 0.5,
+        "√(v+1e-06)": 0.5, "√v+1e-06": 0.5, "√(v+0.0001)": 0.5, "√(v+0.001)": 0.5,
     }  # fmt: skip
     own = dn.check(TWO, weights_of(floats), dialect="pjreddie").forecast[0].shares
-    assert own["sqrt(v) + 1e-06"] == 0
+    assert own["√v+1e-06"] == 0
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------------------
