@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -85,6 +86,7 @@ def borrowed(pointer: CData, owner: CData) -> CData:
 # --- rules ----------------------------------------------------------------------------------------------------------------------
 
 
+@cache
 def choices(kind: str) -> dict[str, int]:
     """The values of an enum of the core under the names that Python uses: DENOMINATOR_N_MINUS_1 is "n-1"."""
     constants = ffi.typeof(kind).relements

@@ -64,6 +64,7 @@ def test_lint_names_line_and_message_then_who_runs_it(run):
         ["alexeyab", "yes"],
         ["hank-ai", "no", "5"],
     ]  # fmt: skip
+    assert lines[4].rstrip().endswith("[net] does not read max_crop=")
     document = json.loads(run("lint", "bad.cfg", "--json")[1])
     assert document["findings"][0]["key"] == "filters"
     assert [fork["runs"] for fork in document["forks"]] == ["yes", "yes", "no"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typer
+from rich.markup import escape
 
 from ..linting import Fork, forks
 from ..linting import lint as run_lint
@@ -36,5 +37,5 @@ def _table(table: tuple[Fork, ...]) -> common.Table:
         if len(fork.reasons) > _SHOWN:
             rows.append(("", f"and {len(fork.reasons) - _SHOWN} more"))
         for number, (line, message) in enumerate(rows):
-            made.add_row(fork.name if not number else "", fork.runs if not number else "", line, message)
+            made.add_row(fork.name if not number else "", fork.runs if not number else "", line, escape(message))
     return made

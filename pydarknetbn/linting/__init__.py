@@ -57,9 +57,13 @@ def _findings(name: str, text: str, source: str | bytes) -> list[Finding]:
     for section in sections:
         by_line = (*_values(name, section), *_keys(name, section))
         found += [finding for finding in by_line if finding.line not in told]
-        found += _defaults(name, section)
+        found += [finding for finding in _defaults(name, section) if not _is_told(finding, found)]
     found += _line_ends(name, text)
     return sorted(found, key=lambda finding: (finding.line, _SEVERITIES.index(finding.severity)))
+
+
+def _is_told(finding: Finding, found: list[Finding]) -> bool:
+    return any(other.line == finding.line and f" {finding.key}=" in other.message for other in found)
 
 
 # --- what this package makes of it ----------------------------------------------------------------------------------------------
