@@ -67,7 +67,7 @@ def test_limit_is_the_calling_threads_and_ends_with_its_block():
     dn.BatchNorm(1000)
 
 
-@pytest.mark.parametrize("key", ["yolo", "region"])
+@pytest.mark.parametrize("key", ["yolo", "region", "Gaussian_yolo"])
 def test_head_of_a_billion_anchors_is_refused(key):
     with pytest.raises(dn.CfgError, match="num='1000000000', expected 65536 or less"):
         dn.load(cfg_of("conv filters=18 activation=linear", f"{key} num=1000000000 classes=1"))

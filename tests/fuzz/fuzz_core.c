@@ -60,27 +60,47 @@ static batchnorm_rule a_batchnorm_rule(reader *r) {
     return rule;
 }
 
-static status make_convolution(layer **l, reader *r, shape in, const layer_rule *rule) {
-    batchnorm_rule bn = a_batchnorm_rule(r);
-    convolutional_options o;
-    memset(&o, 0, sizeof o);
-    o.c = in.c, o.h = in.h, o.w = in.w;
-    o.n = number(r), o.groups = number(r), o.size = number(r), o.stride_x = number(r), o.stride_y = number(r);
-    o.pad = number(r), o.dilation = number(r), o.batch_normalize = byte(r) & 1, o.activation = byte(r) % 4;
-    return make_convolutional_layer(l, &o, &bn, rule);
-}
-
-static status make_head(layer **l, reader *r, shape in, const layer_rule *rule, int yolo) {
+static status make_head(layer **l, reader *r, shape in, const layer_rule *rule, int kind) {
     float anchors[64];
     int mask[32];
     head_options o;
     memset(&o, 0, sizeof o);
     o.c = in.c, o.h = in.h, o.w = in.w;
-    o.n = byte(r) % 32, o.total = byte(r) % 32, o.classes = number(r), o.coords = number(r);
+    o.n = byte(r) % 32, o.total = byte(r) % 32, o.classes = number(r), o.coords = number(r), o.side = number(r);
     o.softmax = byte(r) & 1, o.background = byte(r) & 1, o.new_coords = byte(r) & 1, o.scale_x_y = real(r);
     for (size_t i = 0; i < 64; ++i) anchors[i] = real(r);
     for (size_t i = 0; i < 32; ++i) mask[i] = (int8_t)byte(r);
-    return yolo ? make_yolo_layer(l, &o, mask, anchors, rule) : make_region_layer(l, &o, anchors, rule);
+    switch (kind) {
+        case 0: return make_yolo_layer(l, &o, mask, anchors, rule);
+        case 1: return make_gaussian_yolo_layer(l, &o, mask, anchors, rule);
+        case 2: return make_detection_layer(l, &o, rule);
+        case 3: return make_iseg_layer(l, in.c, in.h, in.w, o.classes, o.coords, rule);
+        default: return make_region_layer(l, &o, anchors, rule);
+    }
+}
+
+static convolutional_options a_convolution(reader *r, shape in) {
+    convolutional_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.n = number(r), o.groups = number(r), o.size = number(r), o.stride_x = number(r), o.stride_y = number(r);
+    o.pad = number(r), o.dilation = number(r), o.batch_normalize = byte(r) & 1, o.activation = byte(r) % 4;
+    return o;
+}
+
+static status make_recurrent(layer **l, reader *r, shape in, const batchnorm_rule *bn, const layer_rule *rule) {
+    size_t inputs = in.c * in.h * in.w, hidden = number(r), outputs = number(r);
+    int normalize = byte(r) & 1, flag = byte(r) & 1;
+    rnn_options o = {inputs, hidden, outputs, byte(r) % 4, byte(r) % 4, normalize, flag};
+    convolutional_options convolution = a_convolution(r, in);
+    switch (byte(r) % 6) {
+        case 0: return make_rnn_layer(l, &o, bn, rule);
+        case 1: return make_crnn_layer(l, &convolution, hidden, flag, bn, rule);
+        case 2: return make_gru_layer(l, inputs, outputs, o.activation, normalize, bn, rule);
+        case 3: return make_lstm_layer(l, inputs, outputs, normalize, bn, rule);
+        case 4: return make_conv_lstm_layer(l, &convolution, flag, real(r), bn, rule);
+        default: return make_history_layer(l, in.c, in.h, in.w, hidden);
+    }
 }
 
 static status make_sum(layer **l, reader *r, shape in, const shape *sources, size_t n, const layer_rule *rule) {
@@ -95,8 +115,9 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
     layer_rule rule = a_layer_rule(r);
     batchnorm_rule bn = a_batchnorm_rule(r);
     size_t a = number(r), b = number(r), c = number(r), d = number(r);
-    switch (byte(r) % 11) {
-        case 0: return make_convolution(l, r, in, &rule);
+    convolutional_options convolution;
+    switch (byte(r) % 14) {
+        case 0: convolution = a_convolution(r, in); return make_convolutional_layer(l, &convolution, &bn, &rule);
         case 1: return make_connected_layer(l, in.c * in.h * in.w, a, (activation)(b % 4), c & 1, &bn, &rule);
         case 2: return make_batchnorm_layer(l, in.c, in.h, in.w, &bn);
         case 3: return make_maxpool_layer(l, in.c, in.h, in.w, a, b, c, d);
@@ -105,8 +126,10 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
         case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1);
         case 7: return make_route_layer(l, sources, n, a, b);
         case 8: return make_sum(l, r, in, sources, n, &rule);
-        case 9: return make_head(l, r, in, &rule, 1);
-        default: return make_head(l, r, in, &rule, 0);
+        case 9: return make_softmax_layer(l, in.c, in.h, in.w, a, real(r), &rule);
+        case 10:
+        case 11: return make_recurrent(l, r, in, &bn, &rule);
+        default: return make_head(l, r, in, &rule, byte(r) % 5);
     }
 }
 
@@ -123,10 +146,11 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     }
     network_state state;
     memset(&state, 0, sizeof state);
-    state.batch = batch, state.train = train, state.cache = train, state.allow_degenerate = 1, state.input = input;
+    state.batch = batch, state.steps = train ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
+    state.input = input;
     state.sources = (const float *const *)from;
     if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
-        if (l->scales) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
+        if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
         if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
     }
     for (size_t i = 0; i < n; ++i) free(from[i]);
