@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pydarknetbn as dn
-from nets import cfg_of, numbered, refusal, weights_of
+from nets import cfg_of, numbered, ramp, refusal, weights_of
 
 THREE = ("max", "max", "max")
 
@@ -78,7 +78,7 @@ def test_reorg_that_would_write_past_its_output_is_refused(size, section, words)
     assert words in refusal(dn.CfgError, cfg_of(section, **size))
 
 
-@pytest.mark.parametrize("option", ["antialiasing=1", "coordconv=1", "sway=1"])
+@pytest.mark.parametrize("option", ["xnor=1", "binary=1"])
 def test_option_that_changes_inference_is_never_ignored(option):
     assert option in refusal(dn.UnsupportedError, cfg_of(f"conv filters=2 size=3 activation=linear {option}"))
 
@@ -87,6 +87,13 @@ def test_stride_of_each_axis_and_dilation_are_computed():
     axes = "conv filters=1 size=3 pad=1 stride_x=2 stride_y=1 activation=linear"
     net = dn.load(cfg_of(axes, "conv filters=1 size=2 dilation=3 activation=linear"))
     assert [layer.out_shape for layer in net.layers] == [(1, 8, 4), (1, 5, 1)]
+
+
+@pytest.mark.parametrize(("section", "want"), [("maxpool", 47), ("local_avgpool", 23.5)])
+def test_window_of_two_billion_costs_no_more_than_the_image(section, want):
+    net = dn.load(cfg_of(f"{section} size=2147483647 stride=1", w=8, h=6, c=1))
+    (output,) = net.forward(ramp(1, 6, 8))
+    assert (output == want).all()
 
 
 def test_file_of_a_net_with_more_classes_changes_nothing_and_names_both_counts():

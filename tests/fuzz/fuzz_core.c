@@ -111,16 +111,49 @@ static status make_sum(layer **l, reader *r, shape in, const shape *sources, siz
     return make_shortcut_layer(l, &o, sources, n, rule);
 }
 
+static status make_pool(layer **l, reader *r, shape in, int average) {
+    maxpool_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.size = number(r), o.stride_x = number(r), o.stride_y = number(r), o.padding = number(r);
+    o.out_channels = byte(r) & 1 ? number(r) : 0, o.antialiasing = byte(r) % 3, o.average = average;
+    return make_maxpool_layer(l, &o);
+}
+
+static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *bn, const layer_rule *rule) {
+    local_options o;
+    memset(&o, 0, sizeof o);
+    o.c = in.c, o.h = in.h, o.w = in.w;
+    o.n = number(r), o.size = number(r), o.stride = number(r), o.pad = number(r), o.activation = byte(r) % 4;
+    if (byte(r) & 1) return make_local_layer(l, &o, rule);
+    o.batch_normalize = byte(r) & 1;
+    return make_deconvolutional_layer(l, &o, bn, rule);
+}
+
+static status make_small(layer **l, reader *r, shape in, shape source, const layer_rule *rule) {
+    size_t a = number(r), b = number(r);
+    switch (byte(r) % 8) {
+        case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a);
+        case 1: return make_activation_layer(l, in.c, in.h, in.w, (activation)(a % 4), rule);
+        case 2: return make_l2norm_layer(l, in.c, in.h, in.w);
+        case 3: return make_normalization_layer(l, in.c, in.h, in.w, a, real(r), real(r), real(r));
+        case 4: return make_crop_layer(l, in.c, in.h, in.w, a, b, byte(r) & 1);
+        case 5: return make_implicit_layer(l, a, b);
+        case 6: return make_scale_channels_layer(l, in, source, a & 1, (activation)(b % 4), rule);
+        default: return make_sam_layer(l, in, source, (activation)(b % 4), rule);
+    }
+}
+
 static status make_any(layer **l, reader *r, shape in, const shape *sources, size_t n) {
     layer_rule rule = a_layer_rule(r);
     batchnorm_rule bn = a_batchnorm_rule(r);
     size_t a = number(r), b = number(r), c = number(r), d = number(r);
     convolutional_options convolution;
-    switch (byte(r) % 14) {
+    switch (byte(r) % 18) {
         case 0: convolution = a_convolution(r, in); return make_convolutional_layer(l, &convolution, &bn, &rule);
         case 1: return make_connected_layer(l, in.c * in.h * in.w, a, (activation)(b % 4), c & 1, &bn, &rule);
         case 2: return make_batchnorm_layer(l, in.c, in.h, in.w, &bn);
-        case 3: return make_maxpool_layer(l, in.c, in.h, in.w, a, b, c, d);
+        case 3: return make_pool(l, r, in, a & 1);
         case 4: return make_avgpool_layer(l, in.c, in.h, in.w);
         case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r));
         case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1);
@@ -129,6 +162,9 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
         case 9: return make_softmax_layer(l, in.c, in.h, in.w, a, real(r), &rule);
         case 10:
         case 11: return make_recurrent(l, r, in, &bn, &rule);
+        case 12: return make_local(l, r, in, &bn, &rule);
+        case 13:
+        case 14: return n ? make_small(l, r, in, sources[0], &rule) : STATUS_SHAPE;
         default: return make_head(l, r, in, &rule, byte(r) % 5);
     }
 }
