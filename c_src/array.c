@@ -20,9 +20,20 @@ static header *header_of(const float *array) {
     return (header *)((char *)(uintptr_t)array - ALIGNMENT);
 }
 
+static _Thread_local size_t floats_left = SIZE_MAX;
+
+void limit_arrays(size_t floats) {
+    floats_left = floats;
+}
+
 float *make_array(size_t n) {
     if (n > (SIZE_MAX / 2 - 2 * ALIGNMENT) / sizeof(float)) {
         fail(STATUS_OUT_OF_MEMORY, "an array of %zu floats is larger than the address space", n);
+        return NULL;
+    }
+    if (n > floats_left) {
+        fail(STATUS_OUT_OF_MEMORY, "an array of %zu bytes is more than the %zu that may still be taken", n * sizeof(float),
+             floats_left * sizeof(float));
         return NULL;
     }
     /* calloc, since untouched zero pages cost nothing */
@@ -33,6 +44,7 @@ float *make_array(size_t n) {
     }
     char *aligned = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT;
     float *array = (float *)(void *)(aligned + ALIGNMENT);
+    if (floats_left != SIZE_MAX) floats_left -= n;
     header *head = header_of(array);
     atomic_init(&head->users, 1);
     head->size = n;

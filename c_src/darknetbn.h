@@ -128,6 +128,9 @@ const char *status_message(void);
 float *array_retain(float *array);
 void array_release(float *array);
 size_t array_size(const float *array); /* how many floats it holds */
+/* How many floats the calling thread's further arrays may hold together; SIZE_MAX: as many as memory gives. What is over it is
+ * STATUS_OUT_OF_MEMORY before memory is taken. */
+void limit_arrays(size_t floats);
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);

@@ -6,7 +6,9 @@ from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
 from .cfg import Cfg, read_cfg
+from .checking import Report, check
 from .dialect import Profile, profiles
+from .differing import Diff, diff
 from .errors import (
     CfgError,
     DarknetError,
@@ -25,6 +27,7 @@ from .errors import (
 from .folding import FoldReport, fold
 from .image import letterbox, resize
 from .layers import Layer
+from .linting import Finding, Fork, forks, lint
 from .loading import load, load_names
 from .network import Network
 
@@ -36,21 +39,29 @@ __all__ = [
     "DarknetWarning",
     "Detections",
     "DeviceError",
+    "Diff",
     "DtypeError",
+    "Finding",
     "FoldReport",
+    "Fork",
     "ImageError",
     "Layer",
     "MissingExtraError",
     "Network",
     "NumericsError",
     "Profile",
+    "Report",
     "ShapeError",
     "StateError",
     "SyncError",
     "UnsupportedError",
     "WeightsError",
+    "check",
+    "diff",
     "fold",
+    "forks",
     "letterbox",
+    "lint",
     "load",
     "load_names",
     "nms",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +27,8 @@ except ImportError as error:
 __all__ = [
     "Array",
     "CData",
+    "array_limit",
+    "available_memory",
     "borrowed",
     "check",
     "choices",
@@ -82,6 +86,7 @@ def borrowed(pointer: CData, owner: CData) -> CData:
 # --- rules ----------------------------------------------------------------------------------------------------------------------
 
 
+@cache
 def choices(kind: str) -> dict[str, int]:
     """The values of an enum of the core under the names that Python uses: DENOMINATOR_N_MINUS_1 is "n-1"."""
     constants = ffi.typeof(kind).relements
@@ -165,6 +170,25 @@ def input_array(array: object, name: str, expected: Sequence[int | str | None]) 
 def output_array(out: object, shape: Sequence[int]) -> Array:
     """A new array of that shape, or the caller's own after the gate."""
     return np.empty(tuple(shape), np.float32) if out is None else input_array(out, "out", shape)
+
+
+@contextmanager
+def array_limit(nbytes: int) -> Iterator[None]:
+    """In the block, this thread's new arrays take at most so many bytes together; more is a MemoryError before it is taken."""
+    lib.limit_arrays(nbytes // ffi.sizeof("float"))
+    try:
+        yield
+    finally:
+        lib.limit_arrays(ffi.cast("size_t", -1))
+
+
+def available_memory() -> int:
+    """Bytes that the machine can still give; all of its memory where it does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 # --- threads --------------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ _NET_WITHOUT_EFFECT = frozenset(
     "workspace_size_limit_MB".split()
 )
 
+_CHUNK = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -116,21 +118,20 @@ def initialize(layers: Iterable[Layer], dialect: Dialect, seed: int) -> None:
     for layer in (each for outer in layers for each in (outer, *outer.inner.values())):
         if not layer.stored or (layer.initial is None and layer.type not in ("convolutional", "connected")):
             continue
-        weights = layer.weights
-        if layer.initial is not None:
-            weights[...] = _drawn(generator, layer.initial, weights.shape)
-            continue
-        fan_in = math.prod(weights.shape[1:])
-        if layer.type == "convolutional" and dialect.initial_weights == "normal":
-            values = generator.standard_normal(weights.shape, np.float32)
+        _draw(generator, layer.initial or _by_fan_in(layer, dialect), layer.weights)
+
+
+def _by_fan_in(layer: Layer, dialect: Dialect) -> Initial:
+    fan_in = math.prod(layer.weights.shape[1:])
+    normal = layer.type == "convolutional" and dialect.initial_weights == "normal"
+    return Initial(math.sqrt(2.0 / fan_in), distribution="normal" if normal else "uniform")
+
+
+def _draw(generator: np.random.Generator, initial: Initial, weights: Array) -> None:
+    flat = weights.reshape(-1)
+    for part in np.split(flat, range(_CHUNK, flat.size, _CHUNK)):  # the same numbers as at once, in little memory
+        if initial.distribution == "normal":
+            values = generator.standard_normal(part.shape, np.float32)
         else:
-            values = generator.uniform(-1, 1, weights.shape).astype(np.float32)
-        weights[...] = np.float32(math.sqrt(2.0 / fan_in)) * values
-
-
-def _drawn(generator: np.random.Generator, initial: Initial, shape: tuple[int, ...]) -> Array:
-    if initial.distribution == "normal":
-        values = generator.standard_normal(shape, np.float32)
-    else:
-        values = generator.uniform(-1, 1, shape).astype(np.float32)
-    return np.asarray(np.float32(initial.mean) + np.float32(initial.spread) * values)
+            values = generator.uniform(-1, 1, part.shape).astype(np.float32)
+        part[...] = np.float32(initial.mean) + np.float32(initial.spread) * values

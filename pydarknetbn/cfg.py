@@ -18,9 +18,9 @@ from .dialect import DIALECTS, Dialect, dialect_named
 from .errors import CfgError
 from .options import REQUIRED, Option, Required, Section, close_match, quoted, unknown_key_warning
 
-__all__ = ["REQUIRED", "Cfg", "Option", "Required", "Section", "read_cfg", "unknown_key_warning"]
+__all__ = ["ALIASES", "REQUIRED", "Cfg", "Option", "Required", "Section", "read_cfg", "read_text", "unknown_key_warning"]
 
-_ALIASES: Mapping[str, str] = MappingProxyType(
+ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "avg": "avgpool",
         "conn": "connected",
@@ -92,11 +92,21 @@ def read_cfg(cfg: str | os.PathLike[str] | bytes | BinaryIO, *, dialect: str = "
         AlexeyAB/darknet src/parser.c read_cfg, src/utils.c strip, src/option_list.c option_find;
         hank-ai/darknet src-lib/darknet_cfg.cpp CfgFile::read.
     """
-    name, data = _load(cfg)
+    name, text = read_text(cfg)
     reader = _Reader(name, dialect_named(dialect), strict)
-    text = _text_of(data, name)
     sections = reader.sections(text)
     return Cfg(name, sections, tuple(reader.warnings), text)
+
+
+def read_text(cfg: str | os.PathLike[str] | bytes | BinaryIO) -> tuple[str, str]:
+    """How messages call a cfg, and its text.
+
+    Raises:
+        CfgError: it cannot be read, or is no text.
+        TypeError: for another kind of `cfg`.
+    """
+    name, data = _load(cfg)
+    return name, _text_of(data, name)
 
 
 # --- from a source to text --------------------------------------------------------------------------------------------
@@ -208,7 +218,7 @@ class _Reader:
         match = _SECTION_NAME.fullmatch(name)
         if not match:
             raise self.error(f"expected the name of a section alone in brackets, such as [net], got {quoted(name)}", line)
-        section = _ALIASES.get(match[1], match[1])
+        section = ALIASES.get(match[1], match[1])
         if section not in self.dialect.sections:
             raise self.error(f"{_ordinal(position)} is {quoted(name)}, {self.why_unknown(match[1])}", line)
         if position == 0 and section != "net":
@@ -218,10 +228,10 @@ class _Reader:
         return _Draft(name, section, line)
 
     def why_unknown(self, name: str) -> str:
-        section = _ALIASES.get(name, name)
+        section = ALIASES.get(name, name)
         if knowing := [dialect.name for dialect in DIALECTS.values() if section in dialect.sections]:
             return f"a section that {self.dialect.name} does not know; dialect {' or '.join(knowing)} does"
-        known = {*_ALIASES, *(section for dialect in DIALECTS.values() for section in dialect.sections)}
+        known = {*ALIASES, *(section for dialect in DIALECTS.values() for section in dialect.sections)}
         match = close_match(name, known)
         return "a section that no dialect knows" + (f"; did you mean [{match}]?" if match else "; check its spelling")
 

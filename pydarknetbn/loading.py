@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ._native import array_limit, available_memory
 from .building import Built, Origin, build_layers, initialize
 from .cfg import Cfg, read_cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profile_named
@@ -14,13 +16,17 @@ from .errors import CfgError, DeviceError, WeightsError
 from .network import Network
 from .weights import Header, Source, entries, open_weights, read_arrays, read_header
 
-__all__ = ["load", "load_names"]
+__all__ = ["CfgSource", "Decision", "WeightsSource", "decide", "load", "load_names", "room_for"]
+
+_LEAST_ROOM = 1 << 29
 
 CfgSource = str | os.PathLike[str] | bytes | BinaryIO
 WeightsSource = str | os.PathLike[str] | bytes | BinaryIO
 
 
-class _Decision(NamedTuple):
+class Decision(NamedTuple):
+    """What the bytes mean, the cfg read so, and why."""
+
     dialect: Dialect
     cfg: Cfg
     why: str
@@ -63,9 +69,10 @@ def load(
     text = cfg.read() if hasattr(cfg, "read") else cfg
     source = None if weights is None else open_weights(weights)
     try:
-        decision = _decide(text, source) if dialect == "auto" else _chosen(text, dialect)
-        chosen = profile_named(profile or decision.dialect.profile)
-        built = build_layers(decision.cfg, decision.dialect, chosen)
+        with room_for(source):
+            decision = decide(text, source, dialect)
+            chosen = profile_named(profile or decision.dialect.profile)
+            built = build_layers(decision.cfg, decision.dialect, chosen)
         names, told = _names_beside(cfg)
         names = names or _names_of_tree(built)
         built = built._replace(warnings=built.warnings + told)
@@ -103,7 +110,7 @@ def _raise_if_strict(built: Built, strict: bool) -> None:
         raise CfgError(built.warnings[0] + more)
 
 
-def _fill(built: Built, source: Source | None, decision: _Decision, upto: int | None, seen_bytes: int | None) -> tuple[Header, int]:
+def _fill(built: Built, source: Source | None, decision: Decision, upto: int | None, seen_bytes: int | None) -> tuple[Header, int]:
     if source is None:
         return Header(*decision.dialect.version, seen=0), 0
     header = read_header(source, decision.dialect, seen_bytes)
@@ -113,22 +120,54 @@ def _fill(built: Built, source: Source | None, decision: _Decision, upto: int | 
 # --- what the bytes mean --------------------------------------------------------------------------------------------------------
 
 
-def _chosen(cfg: str | os.PathLike[str] | bytes, name: str) -> _Decision:
-    return _Decision(dialect_named(name), read_cfg(cfg, dialect=name), f"dialect {name}: asked for")
+def decide(cfg: str | os.PathLike[str] | bytes, source: Source | None, dialect: str) -> Decision:
+    """The dialect of that name, or with "auto" the one that the files show.
+
+    Raises:
+        CfgError: the cfg cannot be read in it.
+        WeightsError: the weights are none.
+        ValueError: there is no such dialect.
+    """
+    return _decide(cfg, source) if dialect == "auto" else _chosen(cfg, dialect)
 
 
-def _decide(cfg: str | os.PathLike[str] | bytes, source: Source | None) -> _Decision:
+@contextmanager
+def room_for(source: Source | None) -> Iterator[None]:
+    """In the block, layers take no more memory than the weights' file or else the machine has room for.
+
+    A cfg of a few bytes can ask for any memory; real ones take a little more than their file, for what is not stored in it.
+
+    Raises:
+        WeightsError: they take more; it names the line and the file.
+        MemoryError: the same without weights.
+    """
+    room = available_memory() if source is None else max(_LEAST_ROOM, 4 * source.nbytes)
+    try:
+        with array_limit(room):
+            yield
+    except MemoryError as reason:
+        if source is None:
+            raise
+        held = f"{source.name} holds {source.nbytes:,} bytes; it belongs to another cfg"
+        raise WeightsError(f"{reason}, and {held}") from None
+
+
+def _chosen(cfg: str | os.PathLike[str] | bytes, name: str) -> Decision:
+    return Decision(dialect_named(name), read_cfg(cfg, dialect=name), f"dialect {name}: asked for")
+
+
+def _decide(cfg: str | os.PathLike[str] | bytes, source: Source | None) -> Decision:
     """The first rule that decides: what only one family of forks knows, the byte count, the header's version, the default."""
     readings, refusals = _readings(cfg)
     if len(readings) == 1:
         ((name, read),) = readings.items()
         (refusal,) = refusals.values()
-        return _Decision(DIALECTS[name], read, f"dialect {name}: no other reads this cfg ({refusal})")
+        return Decision(DIALECTS[name], read, f"dialect {name}: no other reads this cfg ({refusal})")
     marks = {name: _marks(read, DIALECTS[name]) for name, read in readings.items()}
     own = [name for name in readings if marks[name]]
     if len(own) == 1:
         name = own[0]
-        return _Decision(DIALECTS[name], readings[name], f"dialect {name}: only its forks know {marks[name][0]}")
+        return Decision(DIALECTS[name], readings[name], f"dialect {name}: only its forks know {marks[name][0]}")
     return _decide_by_weights(readings, source)
 
 
@@ -159,24 +198,22 @@ def _marks(cfg: Cfg, dialect: Dialect) -> list[str]:
     return found
 
 
-def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> _Decision:
+def _decide_by_weights(readings: Mapping[str, Cfg], source: Source | None) -> Decision:
     default = AUTOMATIC[0]
     if source is None:
         why = f"dialect {default}: the default, since cfg and weights leave it open"
-        return _Decision(DIALECTS[default], readings[default], why)
+        return Decision(DIALECTS[default], readings[default], why)
     headers = {name: _peek(source, DIALECTS[name]) for name in readings}
     fitting = [name for name in readings if _floats(readings[name], DIALECTS[name]) * 4 + headers[name].nbytes == source.nbytes]
     if len(fitting) == 1 and len(readings) > 1:
         name = fitting[0]
-        return _Decision(
-            DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes"
-        )
+        return Decision(DIALECTS[name], readings[name], f"dialect {name}: only its layout fills the file's {source.nbytes:,} bytes")
     for name in readings:
         version = headers[name]
         if {(version.major, version.minor, revision) for revision in (version.revision, None)} & set(DIALECTS[name].versions):
-            return _Decision(DIALECTS[name], readings[name], f"dialect {name}: the weights are of version {version.version}")
+            return Decision(DIALECTS[name], readings[name], f"dialect {name}: the weights are of version {version.version}")
     why = f"dialect {default}: the default, since neither cfg nor weights of version {headers[default].version} decide"
-    return _Decision(DIALECTS[default], readings[default], why)
+    return Decision(DIALECTS[default], readings[default], why)
 
 
 def _peek(source: Source, dialect: Dialect) -> Header:

@@ -14,7 +14,6 @@ Source: pjreddie/darknet src/parser.c load_weights_upto, AlexeyAB/darknet src/pa
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import struct
@@ -26,6 +25,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ._native import Array
+from .contents import foreign
 from .dialect import Dialect
 from .errors import WeightsError
 from .files import write_atomically
@@ -162,12 +162,13 @@ def read_header(source: Source, dialect: Dialect, seen_bytes: int | None = None)
     """Reads the header at the stream's start, as that dialect's program would, or with a counter of `seen_bytes`.
 
     Raises:
-        WeightsError: the file is too short for one, or its start is text, such as a saved web page.
+        WeightsError: the file is too short for one, or it is of another kind, such as a saved web page.
     """
     start = source.stream.read(_VERSION.size)
     if not start:
         raise WeightsError(f"{source.name}: is empty, expected a header of 16 or 20 bytes; download or copy it again", offset=0)
-    _refuse_text(source, start)
+    if other := foreign(start):
+        raise WeightsError(f"{source.name}: is {other.kind}, not Darknet weights; {other.advice}", offset=0)
     if len(start) < _VERSION.size:
         raise _short_header(source, 16)
     major, minor, revision = _VERSION.unpack(start)
@@ -177,18 +178,6 @@ def read_header(source: Source, dialect: Dialect, seen_bytes: int | None = None)
         raise _short_header(source, _VERSION.size + size)
     seen = int.from_bytes(counter, "little", signed=size == 4 and dialect.seen32_signed)
     return Header(major, minor, revision, seen, size)
-
-
-def _refuse_text(source: Source, start: bytes) -> None:
-    # The small numbers of a version leave zero bytes, which no text has.
-    printable = all(byte >= 32 or byte in b"\t\n\r" for byte in start)
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
-    except UnicodeDecodeError:
-        return
-    if printable and len(start) >= 8:
-        kind = "an HTML page" if text.lstrip().startswith("<") else "text"
-        raise WeightsError(f"{source.name}: is {kind} ({text!r} …), not Darknet weights; download the raw file", offset=0)
 
 
 def _short_header(source: Source, size: int) -> WeightsError:

@@ -215,7 +215,7 @@ MISFITS = {
     "empty": (b"", ["is empty, expected a header of 16 or 20 bytes"]),
     "a web page": (b"<!DOCTYPE html>\n<html><body>moved</body></html>", ["is an HTML page", "not Darknet weights"]),
     "a web page after blanks": (b"\r\n\n  <html><body>moved</body></html>", ["is an HTML page"]),
-    "text": (b"version https://git-lfs.github.com/spec/v1\noid", ["is text", "not Darknet weights"]),
+    "a git-lfs pointer": (b"version https://git-lfs.github.com/spec/v1\noid", ["is a git-lfs pointer", "git lfs pull"]),
     "the cfg": (TWO.read_bytes(), ["is text", "not Darknet weights"]),
     "header alone": (WHOLE[:20], ["zero parameters"]),
     "a web page after a byte order mark": (b"\xef\xbb\xbf<!DOCTYPE html>\n<html><body>moved</body></html>", ["is an HTML page"]),

@@ -49,7 +49,7 @@ static status forward_region_layer(layer *l, const network_state *state) {
 
 status make_region_layer(layer **made, const head_options *o, const float *anchors, const layer_rule *rule) {
     *made = NULL;
-    if (o->coords < 4 || !o->n || o->c % o->n || o->c / o->n != o->classes + o->coords + 1)
+    if (o->coords < 4 || o->coords > o->c || o->classes > o->c || !o->n || o->c % o->n || o->c / o->n != o->classes + o->coords + 1)
         return fail(STATUS_SHAPE, "%zu channels are not %zu anchors times (%zu + 1 + %zu classes)", o->c, o->n, o->coords,
                     o->classes);
     layer *l = make_layer((shape){o->c, o->h, o->w}, (shape){o->c, o->h, o->w});

@@ -20,9 +20,11 @@ status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t strid
     size_t area = stride * stride;
     *made = NULL;
     if (!stride || stride > 1 << 15) return fail(STATUS_SHAPE, "a reorg with a stride of %zu is not from 1 to 32768", stride);
-    if (!flatten && (reverse || !true_order) && c % area)
+    if ((reverse || (!flatten && !true_order)) && c % area)
         return fail(STATUS_SHAPE, "%zu channels do not divide by the %zu pixels of a block", c, area);
-    if (!flatten && !reverse && (h % stride || w % stride))
+    if (reverse && true_order && !flatten && c / area % area)
+        return fail(STATUS_SHAPE, "%zu channels do not divide by the %zu pixels of a block twice", c, area);
+    if (!reverse && (h % stride || w % stride))
         return fail(STATUS_SHAPE, "%zu x %zu does not divide by a stride of %zu", w, h, stride);
     shape out = reverse ? (shape){c / area, h * stride, w * stride} : (shape){c * area, h / stride, w / stride};
     layer *l = make_layer((shape){c, h, w}, out);

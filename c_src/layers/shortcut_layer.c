@@ -44,6 +44,8 @@ static status check(const shortcut_options *o, const shape *sources, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         shape from = sources[i];
         int same = from.h == o->h && from.w == o->w;
+        if (!from.c || !from.h || !from.w)
+            return fail(STATUS_SHAPE, "a source of %zu x %zu x %zu has no values", from.w, from.h, from.c);
         if (same) continue;
         if (n > 1 || o->nweights || !is_ratio(from.h, o->h) || !is_ratio(from.w, o->w) || from.h * o->w != from.w * o->h)
             return fail(STATUS_SHAPE, "%zu x %zu cannot be added to %zu x %zu", from.w, from.h, o->w, o->h);

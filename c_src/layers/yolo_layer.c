@@ -45,7 +45,7 @@ static status forward_gaussian_yolo_layer(layer *l, const network_state *state) 
 
 static status make_head(layer **made, const head_options *o, size_t coords, const int *mask, const float *anchors) {
     *made = NULL;
-    if (o->coords != coords || !o->n || o->c % o->n || o->c / o->n != coords + 1 + o->classes)
+    if (o->coords != coords || o->classes > o->c || !o->n || o->c % o->n || o->c / o->n != coords + 1 + o->classes)
         return fail(STATUS_SHAPE, "%zu channels are not %zu anchors times (%zu + 1 + %zu classes)", o->c, o->n, coords, o->classes);
     for (size_t i = 0; i < o->n; ++i)
         if (mask[i] < 0 || (size_t)mask[i] >= o->total)

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import DarknetError
-from . import demo, detect, info, profiles
+from . import check, cut, demo, detect, diff, info, lint, profiles
 
 __all__ = ["app", "main"]
 
@@ -22,6 +22,10 @@ app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("detect")(detect.detect)
 app.command("profiles")(profiles.profiles)
+app.command("check")(check.check)
+app.command("lint")(lint.lint)
+app.command("diff")(diff.diff)
+app.command("cut")(cut.cut)
 
 
 def main() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import DownloadColumn, Progress, track
 from rich.table import Table
 
 from .._native import set_num_threads
@@ -24,8 +26,11 @@ __all__ = [
     "JsonOption",
     "ProfileOption",
     "QuietOption",
+    "Table",
     "ThreadsOption",
+    "WeightsArgument",
     "console",
+    "late_progress",
     "load_network",
     "print_json",
     "progress",
@@ -34,6 +39,7 @@ __all__ = [
 ]
 
 CfgArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg file.", show_default=False)]
+WeightsArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Its .weights file.", show_default=False)]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 QuietOption: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No warnings and no progress.")]
 DialectOption: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help=f"What the files mean: auto, {', '.join(DIALECTS)}.")]
@@ -90,6 +96,27 @@ def progress(items: Sequence[Item], description: str, *, quiet: bool) -> Iterato
         yield from items
     else:
         yield from track(items, description=description, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def late_progress(description: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with bytes done and in all; what takes over a second gets a bar on standard error."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    begin = time.monotonic()
+    bar = Progress(*Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True), transient=True)
+    task = bar.add_task(description)
+
+    def tell(done: int, total: int) -> None:
+        if not bar.live.is_started and time.monotonic() - begin > 1:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
 
 
 def print_json(document: Any) -> None:

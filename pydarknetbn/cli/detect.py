@@ -25,7 +25,6 @@ class Resize(str, Enum):
     STRETCH = "stretch"
 
 
-WeightsArgument = Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Its .weights file.", show_default=False)]
 PicturesArgument = Annotated[list[Path], typer.Argument(metavar="PICTURE...", help="JPEG, PNG and others.", show_default=False)]
 OutOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="OUT", help="Draw the boxes: a picture, or a folder for several.")
@@ -39,7 +38,7 @@ ResizeOption = Annotated[Resize | None, typer.Option(help="How a picture fits th
 
 def detect(
     cfg: common.CfgArgument,
-    weights: WeightsArgument,
+    weights: common.WeightsArgument,
     pictures: PicturesArgument,
     output: OutOption = None,
     names: NamesOption = None,

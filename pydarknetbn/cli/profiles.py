@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ..dialect import BatchNormRule, EpsilonRule, Profile
+from ..dialect import BatchNormRule, Profile
 from ..dialect import profiles as all_profiles
 from . import common
 
@@ -20,9 +20,9 @@ def profiles(json: common.JsonOption = False, quiet: common.QuietOption = False)
     made = common.table("profile", "evidence", "inference", "backward", "rolling", "var.", "in", gap=1)
     for profile in all_profiles():
         for name, evidence, rule in _rows(profile):
-            backward = dict.fromkeys(map(describe, (rule.direct_term, rule.statistic_terms)))
+            backward = dict.fromkeys(map(str, (rule.direct_term, rule.statistic_terms)))
             rolling = f"{rule.rolling_keep:g}/{rule.rolling_add:g}"
-            cells = [name, evidence, describe(rule.forward), ", ".join(backward), rolling, rule.normalize_variance]
+            cells = [name, evidence, str(rule.forward), ", ".join(backward), rolling, rule.normalize_variance]
             made.add_row(*cells, rule.intermediate)
     common.console().print(made)
 
@@ -34,11 +34,6 @@ def _rows(profile: Profile) -> Iterator[tuple[str, str, BatchNormRule]]:
     for host, rule in profile.batchnorm.items():
         if dataclasses.replace(rule, fold=main.fold, fold_root=main.fold_root, fold_factor=main.fold_factor) != main:
             yield f"  {host}", "", rule
-
-
-def describe(epsilon: EpsilonRule) -> str:
-    """The root with its epsilon: √(v+1e-05) or √v+1e-06."""
-    return f"√(v+{epsilon.value:g})" if epsilon.side == "inside" else f"√v+{epsilon.value:g}"
 
 
 def _document(profile: Profile) -> dict[str, object]:

@@ -6,17 +6,23 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
+from .conventions import CONVENTIONS
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
 from .faults import FAULTS, Fault
+from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
 from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
 
 __all__ = [
     "ACTIVATIONS",
     "AUTOMATIC",
+    "CONVENTIONS",
     "DIALECTS",
     "FAULTS",
+    "INFERENCE_KEYS",
+    "PARSERS",
     "PROFILES",
+    "SILENT_DEFAULTS",
     "ArithmeticRule",
     "BatchNormRule",
     "Dialect",
@@ -24,6 +30,7 @@ __all__ = [
     "Fault",
     "Host",
     "LayerRule",
+    "Parser",
     "Profile",
     "dialect_named",
     "profile_named",

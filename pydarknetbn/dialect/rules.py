@@ -34,6 +34,10 @@ class EpsilonRule:
     side: Literal["inside", "outside"]
     literal: Precision = "float"
 
+    def __str__(self) -> str:
+        """The root with its epsilon: √(v+1e-05) or √v+1e-06."""
+        return f"√(v+{self.value:g})" if self.side == "inside" else f"√v+{self.value:g}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchNormRule:

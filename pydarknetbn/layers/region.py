@@ -6,7 +6,7 @@ from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
 from .hierarchy import map_of, set_tree, tree_of
-from .yolo import anchors_of, check_channels, head_options
+from .yolo import MOST_ANCHORS, anchors_of, check_channels, head_options
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
@@ -18,7 +18,7 @@ WITHOUT_EFFECT = frozenset(
 
 def build(section: Section, context: Context) -> Layer:
     """The layer of a [region] section."""
-    total = section.integer("num", 1, minimum=1)
+    total = section.integer("num", 1, minimum=1, maximum=MOST_ANCHORS)
     options = head_options(section, context, total)
     options.total = total
     options.coords = section.integer("coords", 4, minimum=4)

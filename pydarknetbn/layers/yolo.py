@@ -9,6 +9,7 @@ from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
 
 __all__ = [
+    "MOST_ANCHORS",
     "NMS_KINDS",
     "WITHOUT_EFFECT",
     "anchors_of",
@@ -19,6 +20,9 @@ __all__ = [
     "one_of",
     "total_of",
 ]
+
+MOST_ANCHORS = 1 << 16
+"""More would be memory for nothing: a head has one channel or more for each."""
 
 NMS_KINDS = ("default", "greedynms", "diounms")
 
@@ -66,7 +70,7 @@ def total_of(section: Section, context: Context) -> int:
 
     A published cfg counts too few; its forks then read behind their array.
     """
-    total = section.integer("num", 1, minimum=1)
+    total = section.integer("num", 1, minimum=1, maximum=MOST_ANCHORS)
     needed = max(section.integers("mask", (0,))) + 1
     given = len(section.numbers("anchors", ())) // 2
     if not total < needed <= given:
