@@ -78,9 +78,9 @@ def test_reorg_that_would_write_past_its_output_is_refused(size, section, words)
     assert words in refusal(dn.CfgError, cfg_of(section, **size))
 
 
-@pytest.mark.parametrize("option", ["xnor=1", "binary=1"])
-def test_option_that_changes_inference_is_never_ignored(option):
-    assert option in refusal(dn.UnsupportedError, cfg_of(f"conv filters=2 size=3 activation=linear {option}"))
+@pytest.mark.parametrize("option", ["bottleneck=1", "xnor=1"])
+def test_option_that_changes_inference_and_is_not_computed_is_never_ignored(option):
+    assert option in refusal(dn.UnsupportedError, cfg_of(f"conv_lstm output=2 size=3 pad=1 {option}"))
 
 
 def test_stride_of_each_axis_and_dilation_are_computed():

@@ -33,7 +33,7 @@ FINDINGS = {
     "an unknown section": (cfg_of("yolo9"), (5, "error", None), "a section that no dialect knows"),
     "an unknown activation": (cfg_of("conv activation=mish2 filters=1"), (6, "error", "activation"), "did you mean mish?"),
     "a route beyond the net": (cfg_of(CONV, "route layers=5"), (10, "error", "layers"), "the layers before it are 0 to 0"),
-    "an option that is not computed": (cfg_of(CONV + " xnor=1"), (9, "note", None), "is not computed by this package"),
+    "an option that is not computed": (cfg_of("conv_lstm output=2 xnor=1"), (7, "note", None), "is not computed by this package"),
     "a key twice": (cfg_of(CONV + " filters=3"), (9, "warning", None), "'2' on line 6 counts, '3' on line 9 does not"),
     "a key nobody reads": (cfg_of(CONV + " batch_normalise=1"), (9, "warning", None), "did you mean batch_normalize?"),
     "no activation": (cfg_of("conv filters=2"), (5, "warning", "activation"), "every fork takes logistic in silence"),
