@@ -14,6 +14,7 @@ from .cfg import Cfg, read_cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profile_named
 from .errors import CfgError, DeviceError, WeightsError
 from .network import Network
+from .programs import refusals
 from .weights import Header, Source, entries, open_weights, read_arrays, read_header
 
 __all__ = ["CfgSource", "Decision", "WeightsSource", "decide", "load", "load_names", "room_for"]
@@ -54,7 +55,8 @@ def load(
         upto: the file holds the layers below this number; the others keep their initial values.
         seed: of the initial values, 0 where None.
         seen_bytes: 4 or 8, the size of the header's counter, for files whose version lies about it.
-        strict: raise what would be a warning.
+        strict: raise what would be a warning; with dialect "hank-ai" so whatever ends that fork's program, such as an option that
+            it does not read.
         device: "cpu".
 
     Returns:
@@ -75,7 +77,7 @@ def load(
             built = build_layers(decision.cfg, decision.dialect, chosen)
         names, told = _names_beside(cfg)
         names = names or _names_of_tree(built)
-        built = built._replace(warnings=built.warnings + told)
+        built = built._replace(warnings=_joined(built.warnings + told, refusals(decision.cfg, decision.dialect)))
         _raise_if_strict(built, strict)
         _check_upto(upto, built)
         if source is None or upto is not None or not all(layer.file.loads_all for layer in built.layers):
@@ -102,6 +104,11 @@ def _check_arguments(device: str, upto: int | None, seen_bytes: int | None) -> N
 def _check_upto(upto: int | None, built: Built) -> None:
     if upto is not None and upto > len(built.layers):
         raise ValueError(f"expected upto to be at most the number of layers, {len(built.layers)}, got {upto}")
+
+
+def _joined(warnings: tuple[str, ...], ends: tuple[str, ...]) -> tuple[str, ...]:
+    """All of both; of a line that is warned of already, nothing more."""
+    return warnings + tuple(end for end in ends if not any(warning.startswith(end.split(": ")[0] + ": ") for warning in warnings))
 
 
 def _raise_if_strict(built: Built, strict: bool) -> None:

@@ -29,7 +29,7 @@ C_EPSILONS = {("shortcut.c", "0.0001F"), ("activations.c", "0.0001F")}
 # A module imports from lower floors, or from its own without a circle.
 FLOORS = {
     0: {"contents", "dialect", "errors", "files"},
-    1: {"options", "cfg", "rewriting", "trees"},
+    1: {"options", "cfg", "programs", "rewriting", "trees"},
     3: {"_native"},
     4: {"_reading", "bn", "boxes", "detections", "draw", "image", "layers"},
     5: {"building", "detecting", "loading", "network", "recurrence", "weights"},

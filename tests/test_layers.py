@@ -239,6 +239,15 @@ def test_sizes_that_do_not_meet_again_are_told_with_both_layers():
     assert [tuple(layer.out_shape) for layer in meeting.layers[3:6]] == [(2, 4, 6), (2, 8, 12), (4, 8, 12)]
     message = refusal(dn.CfgError, cfg_of(*halves, "upsample", "route layers=-1,2", last, w=100, h=64))
     assert "14 x 8 x 2 of layer 4 (line 29), 13 x 8 x 2 of layer 2 (line 17)" in message
+    assert "width and height differ; width 96 or 112 works, a multiple of 16" in message
+    dn.load(cfg_of(*halves, "upsample", "route layers=-1,2", last, w=112, h=64))
+
+
+def test_layers_that_no_size_of_the_input_brings_together_get_no_such_advice():
+    halves = ["conv filters=2 size=3 stride=2 pad=1 activation=linear"] * 2
+    message = refusal(dn.CfgError, cfg_of(*halves, "route layers=0,1", "conv filters=2 activation=linear", w=100, h=100))
+    assert "50 x 50 x 2 of layer 0 (line 5), 25 x 25 x 2 of layer 1 (line 11): width and height differ" in message
+    assert "works" not in message
 
 
 UNCOMPUTED = [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .. import _native
 from ..options import REQUIRED, Section
 from .base import Context, Layer, Shape, made
+from .meeting import sizes_that_meet
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
@@ -19,7 +20,7 @@ def build(section: Section, context: Context) -> Layer:
     sources = [context.source(section, "layers", position) for position in positions]
     groups = section.integer("groups", 1, minimum=1)
     group_id = section.integer("group_id", 0, minimum=0)
-    flat = _why_flat(sources)
+    flat = _why_flat(sources, context)
     shapes = [Shape(source.out_shape.floats, 1, 1) if flat else source.out_shape for source in sources]
     native = made(section, "route", _native.ffi.new("shape[]", shapes), len(sources), groups, group_id)
     return Layer(
@@ -36,11 +37,11 @@ def build(section: Section, context: Context) -> Layer:
     )
 
 
-def _why_flat(sources: Sequence[Layer]) -> str:
+def _why_flat(sources: Sequence[Layer], context: Context) -> str:
     vectors = [f"joins layer {source.index} (line {source.line}), which {source.flat}" for source in sources if source.flat]
     if vectors:
         return vectors[0]
     if len({source.out_shape[1:] for source in sources}) == 1:
         return ""
     sizes = ", ".join(f"{source.out_shape} of layer {source.index} (line {source.line})" for source in sources)
-    return f"joins {sizes}: width and height differ"
+    return f"joins {sizes}: width and height differ{sizes_that_meet(context.layers, sources)}"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..building import build_layers
-from ..cfg import read_text
-from ..dialect import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, profile_named
-from ..errors import CfgError, UnsupportedError
-from ..loading import CfgSource, decide, room_for
-from ..options import close_match, quoted
-from .findings import Finding, Fork
-from .forks import forks_of
-from .statements import RawOption, RawSection, raw_sections
+from .building import build_layers
+from .cfg import read_text
+from .dialect import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, profile_named
+from .errors import CfgError, UnsupportedError
+from .loading import CfgSource, decide, room_for
+from .options import close_match, quoted
+from .programs import Finding, Fork, RawOption, RawSection, forks_of, raw_sections
 
 __all__ = ["Finding", "Fork", "forks", "lint"]
 
