@@ -32,7 +32,7 @@ FLOORS = {
     1: {"options", "cfg", "programs", "rewriting", "trees"},
     3: {"_native"},
     4: {"_reading", "bn", "boxes", "detections", "draw", "image", "layers"},
-    5: {"building", "detecting", "loading", "network", "recurrence", "weights"},
+    5: {"building", "detecting", "loading", "network", "recurrence", "variances", "weights"},
     6: {"checking", "differing", "folding", "linting"},
     7: {"cli"},
 }
