@@ -250,6 +250,12 @@ void convolve(const convolution_shape *s, size_t images, size_t groups, const fl
 void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
                     float *output);
 
+/* The inner loops are compiled for several instruction sets, which give the same bits: "portable", "avx2". */
+const char *cpu_variant(void);            /* the one in use */
+const char *cpu_variant_at(size_t i);     /* those that run on this processor, from 0; NULL beyond the last */
+status set_cpu_variant(const char *name); /* not while a forward runs */
+int cpu_has(const char *feature);         /* "sse2", "avx2", "fma", "avx512f", "neon"; 0 for any other */
+
 enum { MAX_THREADS = 256 };
 
 size_t get_num_threads(void);
