@@ -13,7 +13,7 @@
 
 enum {
     STRIPS = 12,
-    DEPTH = 256,
+    DEPTH = 320,
     FILTERS = 6,
     LINE = 16
 }; /* strips at a time; products at a time; cut of filters; floats of 64 B */
@@ -46,7 +46,8 @@ void convolve_plain(const convolution_shape *s, size_t images, size_t groups, co
 
 int is_depthwise(const convolution_shape *s) {
     /* what is copied stays near the image's own size */
-    return s->c == 1 && s->n == 1 && !s->direct && s->pad_x <= s->w && s->pad_y <= s->h && s->stride_x <= s->w;
+    return s->c == 1 && s->n == 1 && s->size * s->size <= DEPTHWISE_AREA && !s->direct && s->pad_x <= s->w && s->pad_y <= s->h &&
+           s->stride_x <= s->w;
 }
 
 size_t depthwise_scratch(const convolution_shape *s) {
@@ -54,9 +55,10 @@ size_t depthwise_scratch(const convolution_shape *s) {
     return (s->h + 2 * s->pad_y) * s->stride_x * width + chosen_variant()->strip;
 }
 
+/* Blocks of about the same depth, since a short one moves its sums for little work */
 static size_t channels_at_once(const convolution_shape *s) {
-    size_t area = s->size * s->size, channels = area < DEPTH ? DEPTH / area : 1;
-    return channels < s->c ? channels : s->c;
+    size_t area = s->size * s->size, most = area < DEPTH ? DEPTH / area : 1, blocks = (s->c + most - 1) / most;
+    return (s->c + blocks - 1) / blocks;
 }
 
 size_t convolve_scratch(const convolution_shape *s) {
@@ -88,9 +90,7 @@ static void convolve_image(const job *j, convolution_block b, size_t image, size
         if (last > pixels) last = pixels;
         for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
             b.end = b.begin + channels_at_once(s) < s->c ? b.begin + channels_at_once(s) : s->c;
-            float *strip = strips;
-            for (size_t p = first; p < last; p += width, strip += (b.end - b.begin) * area * width)
-                j->variant->pack(&b, from, p, last - p < width ? last - p : width, strip);
+            j->variant->pack(&b, from, first, last - first, strips);
             j->variant->multiply(&b, weights, strips, first, last - first, j->output + image * s->n * pixels);
         }
     }

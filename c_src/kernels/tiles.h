@@ -63,22 +63,30 @@ static void pack_element(const convolution_block *b, const float *plane, size_t 
     }
 }
 
-static void pack(const convolution_block *b, const float *image, size_t first, size_t count, float *to) {
+/* The image is the matrix: a row of it goes to all strips, so that it is read from end to end. */
+static void pack_direct(const convolution_block *b, const float *image, size_t first, size_t pixels, float *to) {
+    size_t plane = b->s->out_h * b->s->out_w, step = (b->end - b->begin) * STRIP, whole = pixels / STRIP * STRIP;
+    const float *from = image + b->begin * plane + first;
+    for (size_t c = b->begin; c < b->end; ++c, from += plane, to += STRIP) {
+        float *strip = to;
+        for (size_t j = 0; j < whole; j += STRIP, strip += step) memcpy(strip, from + j, STRIP * sizeof *to);
+        if (whole == pixels) continue;
+        for (size_t i = 0; i < STRIP; ++i) strip[i] = whole + i < pixels ? from[whole + i] : 0;
+    }
+}
+
+static void pack(const convolution_block *b, const float *image, size_t first, size_t pixels, float *to) {
     const convolution_shape *s = b->s;
     if (s->direct) {
-        const float *from = image + b->begin * s->out_h * s->out_w + first;
-        for (size_t c = b->begin; c < b->end; ++c, from += s->out_h * s->out_w, to += STRIP) {
-            if (count == STRIP) {
-                memcpy(to, from, STRIP * sizeof *to);
-                continue;
-            }
-            for (size_t i = 0; i < STRIP; ++i) to[i] = i < count ? from[i] : 0;
-        }
+        pack_direct(b, image, first, pixels, to);
         return;
     }
-    for (size_t row = 0; row < s->size; ++row)
-        for (size_t column = 0; column < s->size; ++column, to += STRIP)
-            pack_element(b, image, row * s->dilation, column * s->dilation, first, count, to);
+    for (size_t j = 0; j < pixels; j += STRIP, to += (b->end - b->begin - 1) * s->size * s->size * STRIP) {
+        size_t count = pixels - j < STRIP ? pixels - j : STRIP;
+        for (size_t row = 0; row < s->size; ++row)
+            for (size_t column = 0; column < s->size; ++column, to += STRIP)
+                pack_element(b, image, row * s->dilation, column * s->dilation, first + j, count, to);
+    }
 }
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------------------ */
@@ -124,6 +132,13 @@ static void narrow_tile(size_t rows, size_t depth, const float *weights, size_t 
     for (size_t i = 0; i < rows; ++i) memcpy(output + i * output_step, copy + i * STRIP, count * sizeof(float));
 }
 
+/* Asks for a part of the next filters' weights while these are worked on: their rows are too short for the processor to see ahead. */
+static inline void ask_for(const float *weights, size_t weights_step, size_t begin, size_t end) {
+    enum { FLOATS_OF_A_LINE = 16 };
+    for (size_t k = begin; k < end; k += FLOATS_OF_A_LINE)
+        for (size_t i = 0; i < ROWS; ++i) __builtin_prefetch(weights + i * weights_step + k);
+}
+
 static void multiply(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
                      float *output) {
     const convolution_shape *s = b->s;
@@ -134,6 +149,8 @@ static void multiply(const convolution_block *b, const float *weights, const flo
         const float *a = weights + f * row + b->begin * area, *strip = strips;
         for (size_t j = 0; j < pixels; j += STRIP, strip += depth * STRIP) {
             float *out = output + f * plane + first + j;
+            if (f + 2 * ROWS <= b->end_filter)
+                ask_for(a + ROWS * row, row, j * depth / pixels, (j + STRIP < pixels ? j + STRIP : pixels) * depth / pixels);
             if (pixels - j < STRIP)
                 narrow_tile(rows, depth, a, row, strip, go_on, out, plane, pixels - j);
             else
@@ -160,25 +177,29 @@ static void copy_by_phase(const convolution_shape *s, const float *image, float 
 }
 
 static void depthwise(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output) {
-    size_t step = s->stride_x, width = (s->w + 2 * s->pad_x) / step + 1, line = step * width;
+    size_t step = s->stride_x, width = (s->w + 2 * s->pad_x) / step + 1, line = step * width, area = s->size * s->size;
+    size_t at[DEPTHWISE_AREA]; /* of each weight's pixel, from the first one's */
+    for (size_t k = 0; k < area; ++k) {
+        size_t dx = k % s->size * s->dilation;
+        at[k] = k / s->size * s->dilation * line + dx % step * width + dx / step;
+    }
     memset(scratch, 0, depthwise_scratch(s) * sizeof *scratch);
     copy_by_phase(s, image, scratch, width);
     for (size_t y = 0; y < s->out_h; ++y) {
         for (size_t x = 0; x < s->out_w; x += STRIP) {
             lanes left = {0}, right = {0};
-            const float *weight = weights, *from = scratch + y * s->stride_y * line + x;
-            for (size_t row = 0; row < s->size; ++row, from += s->dilation * line) {
-                for (size_t column = 0; column < s->size; ++column) {
-                    size_t dx = column * s->dilation;
-                    const float *at = from + dx % step * width + dx / step;
-                    left += *weight * load(at);
-                    right += *weight++ * load(at + LANES);
-                }
+            const float *from = scratch + y * s->stride_y * line + x;
+            for (size_t k = 0; k < area; ++k) {
+                left += weights[k] * load(from + at[k]);
+                right += weights[k] * load(from + at[k] + LANES);
             }
             float *out = output + y * s->out_w + x, both[STRIP];
-            size_t count = s->out_w - x < STRIP ? s->out_w - x : STRIP;
+            if (x + STRIP <= s->out_w) {
+                store(out, left), store(out + LANES, right);
+                continue;
+            }
             store(both, left), store(both + LANES, right);
-            memcpy(out, both, count * sizeof *out);
+            for (size_t i = 0; x + i < s->out_w; ++i) out[i] = both[i];
         }
     }
 }

@@ -4,7 +4,7 @@
 
 #include "kernels.h"
 
-/* Filters first..end of one group over a strip of pixels: output[f][0..count) takes up the products of channels begin..end. */
+/* What takes part in one step: the products of some channels for some filters of one group. */
 typedef struct {
     const convolution_shape *s;
     size_t begin, end; /* channels; the sums start from 0 where begin is 0, else from what output holds */
@@ -14,9 +14,10 @@ typedef struct {
 typedef struct {
     const char *name;
     size_t strip; /* pixels that a tile covers */
-    /* strip[k][0..strip) = the matrix's pixels first..first+count of channels begin..end; 0 beyond count */
-    void (*pack)(const convolution_block *b, const float *image, size_t first, size_t count, float *to);
-    /* output: of filter 0 and pixel 0; strips: packed one after another from pixel first on */
+    /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
+     * last of the pixels. */
+    void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
+    /* output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
                      float *output);
     /* one filter of one channel; scratch: depthwise_scratch() floats */
@@ -28,6 +29,8 @@ extern const variant avx2_variant; /* its name is NULL where it was not compiled
 
 /* The one that fits this processor, or that set_cpu_variant() says. */
 const variant *chosen_variant(void);
+
+enum { DEPTHWISE_AREA = 49 }; /* of the largest kernel that depthwise() takes */
 
 /* Whether depthwise() may be used, and what it needs: a copy of the image with its padding, columns sorted by column % stride. */
 int is_depthwise(const convolution_shape *s);
