@@ -236,6 +236,29 @@ status set_softmax_tree(layer *l, const int *parent, size_t n);
 /* host: in a convolutional or shortcut layer, which some forks compute otherwise. */
 void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
 
+/* One step of a batchnorm over (batch, c, spatial). train: the batch's statistics; infer: given ones; backward: delta, scaled, goes
+ * through the forward before. *_plain is the specification, one loop a formula. */
+typedef struct {
+    size_t batch, c, spatial;
+    const batchnorm_rule *rule;
+    const float *scales, *biases;
+    const float *input;                  /* forward: x; backward: delta of the output */
+    float *output;                       /* may be the input; backward: delta of x */
+    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those */
+    float *mean, *variance;              /* train: overwritten, with the variance that normalises */
+    float *kept;                         /* train: overwritten with the variance that the rolling array takes up */
+    float *scale_updates, *bias_updates; /* backward adds to them; biases: or NULL */
+    float *mean_delta, *variance_delta;  /* backward: overwritten, unless constant */
+    int constant;                        /* backward: mean and variance do not depend on x */
+} batchnorm_pass;
+
+void batchnorm_train(const batchnorm_pass *p);
+void batchnorm_infer(const batchnorm_pass *p);
+void batchnorm_backward(const batchnorm_pass *p);
+void batchnorm_train_plain(const batchnorm_pass *p);
+void batchnorm_infer_plain(const batchnorm_pass *p);
+void batchnorm_backward_plain(const batchnorm_pass *p);
+
 typedef struct {
     size_t c, h, w, n, out_h, out_w; /* of one group; n filters */
     size_t size, stride_x, stride_y, pad_x, pad_y, dilation;

@@ -1,5 +1,5 @@
-/* The inner loops of a convolution for vectors of LANES floats. Included by one file for each instruction set, which sets LANES and
- * VARIANT. Multiplication and addition are rounded apart: no file that includes this may be compiled with contraction. */
+/* The inner loops of a convolution for vectors of LANES floats. Included by one file for each instruction set, which sets
+ * LANES. Multiplication and addition are rounded apart: no file that includes this may be compiled with contraction. */
 #include <string.h>
 
 #include "variants.h"
@@ -203,5 +203,3 @@ static void depthwise(const convolution_shape *s, const float *image, const floa
         }
     }
 }
-
-const variant VARIANT = {VARIANT_NAME, STRIP, pack, multiply, depthwise};

@@ -11,6 +11,37 @@ typedef struct {
     size_t first_filter, end_filter;
 } convolution_block;
 
+enum { WIDTH = 16 }; /* channels that a batchnorm takes at a time, or half of them */
+
+/* out = (input - mean) / root * scale + bias; copies of input and of the quotient where these are not NULL */
+typedef struct {
+    size_t n;
+    const float *input;
+    float *x, *x_norm, *output, mean, scale, bias;
+    double root;
+    precision intermediate;
+} plane_normalization;
+
+typedef struct {
+    size_t n;
+    const float *x, *delta;
+    float *output, mean, scale;
+    double root, variance_term, mean_term, count;
+    int constant;
+} plane_delta;
+
+/* Channels of one image that are summed side by side */
+typedef struct {
+    size_t width, n; /* channels, pixels of each */
+} group;
+
+/* Sums over one image, for each channel: of delta, delta * x_norm, scaled delta, scaled delta * (x - mean) */
+typedef struct {
+    group group;
+    const float *const *x, *const *x_norm, *const *delta; /* (width) planes */
+    float means[WIDTH], scales[WIDTH], sums[4][WIDTH];
+} group_deltas;
+
 typedef struct {
     const char *name;
     size_t strip; /* pixels that a tile covers */
@@ -22,6 +53,12 @@ typedef struct {
                      float *output);
     /* one filter of one channel; scratch: depthwise_scratch() floats */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
+    /* n more values of each channel go into their sums, in order */
+    void (*sum)(const float *const *x, const group *g, float *sums);
+    void (*squares)(const float *const *x, const group *g, const float *means, float *sums);
+    void (*delta_sums)(group_deltas *d);
+    void (*normalize)(const plane_normalization *n);
+    void (*carry)(const plane_delta *d);
 } variant;
 
 extern const variant portable_variant;
