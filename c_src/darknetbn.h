@@ -142,7 +142,8 @@ status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batch
 /* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
 status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
-status forward_batchnorm_layer(layer *l, const network_state *state);
+/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
+status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
 status reset_batchnorm_layer(layer *l, int statistics, int parameters);

@@ -27,6 +27,8 @@ void activate_channels(float *x, extent e, activation a, const arithmetic_rule *
 
 /* x[b][c][s] += biases[c] */
 void add_bias(float *x, const float *biases, extent e);
+/* x[b][c][s] *= scales[c] */
+void scale_bias(float *x, const float *scales, extent e);
 /* y[i] += alpha * x[i];  x[i] *= alpha */
 void axpy_cpu(size_t n, float alpha, const float *x, float *y);
 void scal_cpu(size_t n, float alpha, float *x);

@@ -126,8 +126,25 @@ status normalize_output(layer *l, float *output, const network_state *state) {
     return normalize_input(l, output, output, state);
 }
 
-status forward_batchnorm_layer(layer *l, const network_state *state) {
-    return forward_layer(l, state);
+/* Whether it lies in an array of the layer's own, of which it may be a caller's view */
+static int is_own(const layer *l, const float *output, size_t n) {
+    const float *own[] = {l->output,   l->x,          l->x_norm,         l->delta,           l->mean,
+                          l->variance, l->mean_delta, l->variance_delta, l->scale_updates,   l->bias_updates,
+                          l->scales,   l->biases,     l->rolling_mean,   l->rolling_variance};
+    for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
+        if (overlap(output, n, own[i], array_size(own[i]))) return 1;
+    return 0;
+}
+
+status forward_batchnorm_layer(layer *l, const network_state *state, float *output) {
+    size_t n, factors[] = {state->batch, l->outputs};
+    if (state->batch && product(&n, factors, 2) && !is_own(l, output, n)) {
+        l->batch = state->batch;
+        return normalize_input(l, state->input, output, state);
+    }
+    status s = forward_layer(l, state);
+    if (s == STATUS_OK) memcpy(output, l->output, state->batch * l->outputs * sizeof *output);
+    return s;
 }
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
