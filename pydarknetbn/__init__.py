@@ -7,6 +7,7 @@ from .bn import BatchNorm
 from .boxes import Detections, nms
 from .cfg import Cfg, read_cfg
 from .checking import Report, check
+from .cpu import CpuInfo, cpu_info
 from .dialect import Profile, profiles
 from .differing import Diff, diff
 from .errors import (
@@ -35,6 +36,7 @@ __all__ = [
     "BatchNorm",
     "Cfg",
     "CfgError",
+    "CpuInfo",
     "DarknetError",
     "DarknetWarning",
     "Detections",
@@ -57,6 +59,7 @@ __all__ = [
     "UnsupportedError",
     "WeightsError",
     "check",
+    "cpu_info",
     "diff",
     "fold",
     "forks",

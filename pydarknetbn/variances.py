@@ -21,6 +21,7 @@ def warnings_of(layers: Iterable[Layer], file: str) -> Iterator[str]:
             if bad.size:
                 place = f"layer {layer.index} [{layer.type}] (line {layer.line})"
                 yield (
-                    f"{file}: {place}: {bad.size:,} of {array.size:,} values of {name} are negative, infinite or no numbers, the first {array[bad[0]]:.3g} of channel {bad[0]}: "
+                    f"{file}: {place}: {bad.size:,} of {array.size:,} values of {name} "
+                    f"are negative, infinite or no numbers, the first {array[bad[0]]:.3g} of channel {bad[0]}: "
                     "only some conventions have a root of it; `check` tells what it changes"
                 )
