@@ -63,14 +63,22 @@ MODELS = {
 }
 
 
+# 4 of 144 and 5 of 96 variances are -7.0e-44.
+ROOTLESS = {
+    name: [f"{name}: layer {layer} [convolutional]" for layer in (65, 75)]
+    for name in ["mobilenetv2-yolo-fastest-voc/MobileNetV2-YOLO-Fastest-voc.weights"]
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_real_file_is_used_whole_and_saved_as_it_was(models, name):
     dialect, version, seen = MODELS[name]
     path = models / name
     net = dn.load(path.with_suffix(".cfg"), path)
     assert net.to_bytes() == path.read_bytes()
-    assert (net.dialect, net.header.version, net.warnings) == (dialect, version, ())
+    assert (net.dialect, net.header.version) == (dialect, version)
     assert seen in (None, net.seen)
+    assert [warning.removeprefix(f"{models}/").split(" (")[0] for warning in net.warnings] == ROOTLESS.get(name, [])
 
 
 PARTIAL = [
