@@ -79,7 +79,8 @@ def _print(out: Console, report: FoldReport, targets: tuple[Path, Path]) -> None
         note = "normalised" if difference.index in report.normalized else ""
         if layer is not None:
             also = f", took up {', '.join(str(index) for index in layer.absorbed)}" if layer.absorbed else ""
-            apart = f", channel {layer.deviating_channel} of variance {layer.its_variance:.3g} is {layer.deviation:.1e} from the inference"
+            channel = f"channel {layer.deviating_channel} of variance {layer.its_variance:.3g}"
+            apart = f", {channel} is {layer.deviation:.1e} from the inference"
             note = f"folded{also}{apart if layer.deviation else ''}"
         numbers = (f"{difference.largest:.1e}", f"{difference.relative:.1e}", f"{difference.alone_relative:.1e}")
         made.add_row(str(difference.index), difference.type, *numbers, note)

@@ -52,10 +52,7 @@ def _array(source: Path, shape: tuple[int, int, int]) -> Array:
         loaded = np.load(source, allow_pickle=False)
     except (ValueError, zipfile.BadZipFile, EOFError) as reason:
         raise ShapeError(f"{source}: cannot be read as a NumPy array: {reason}") from None
-    if isinstance(loaded, np.ndarray):
-        arrays = {"": loaded}
-    else:
-        arrays = {name: loaded[name] for name in loaded.files}
+    arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     array = arrays.get("input", next(iter(arrays.values())) if len(arrays) == 1 else None)
     if array is None:
         raise ShapeError(f"{source}: holds {', '.join(sorted(arrays)) or 'no array'}; expected an array named input")

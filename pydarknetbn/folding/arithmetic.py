@@ -76,7 +76,7 @@ def _fold_in_double(old: Layer, new: Layer, steps: list[Batchnorm]) -> Wide:
 def _fold_as_fork(old: Layer, new: Layer, own: Batchnorm) -> NDArray[Any]:
     root = _checked_root(own, "fork")
     wide = own.rule.fold_factor == "double"
-    factor = own.scales / root if wide else (own.scales / root).astype(np.float32)
+    factor: NDArray[Any] = own.scales / root if wide else (own.scales / root).astype(np.float32)
     new.weights[...] = old.weights * _along_outputs(old, factor)
     if wide:
         new.biases[...] = own.biases - own.scales.astype(np.float64) * own.rolling_mean / root
