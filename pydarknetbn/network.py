@@ -250,7 +250,7 @@ class Network:
         with self._open():
             if isinstance(target, str | os.PathLike):
                 self._refuse_old_cfg(Path(target).with_suffix(".cfg"))
-            written = self._header_for(header)
+            written = self.header_for(header)
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
             else:
@@ -273,7 +273,8 @@ class Network:
         self.save(stream)
         return stream.getvalue()
 
-    def _header_for(self, header: tuple[int, int, int, int] | None) -> Header:
+    def header_for(self, header: tuple[int, int, int, int] | None) -> Header:
+        """The header of these numbers, its counter as large as the dialect's program has it; None: the one that was read."""
         if header is None:
             return self.header
         major, minor, revision, seen = header
