@@ -93,8 +93,9 @@ def compare_layers(net: Network, other: Network, x: Array, *, moved: dict[int, i
             each.forward(x)
     outputs = [np.array(layer.output) for layer in other.layers]
     with fresh_state(other.layers):
-        alone = _alone(net.layers, other, x)
-    pairs = [(net.layers[(moved or {}).get(layer.index, layer.index)], layer) for layer in other.layers]
+        given = [net.layers[(moved or {}).get(layer.index, layer.index)] for layer in other.layers]
+        alone = _alone(given, other, x)
+    pairs = zip(given, other.layers, strict=True)
     return tuple(_difference(ours, theirs, outputs[theirs.index], alone[theirs.index]) for ours, theirs in pairs)
 
 
@@ -123,7 +124,8 @@ def _difference(ours: Layer, theirs: Layer, output: Array, alone: Array) -> Laye
     apart = np.abs(wanted - output).max(axis=(0, 2, 3))
     channel = int(apart.argmax())
     own = float(np.abs(wanted - alone).max())
-    return LayerDifference(theirs.index, theirs.type, float(apart[channel]), float(np.ptp(wanted)), channel, own)
+    spread = float(np.ptp(wanted)) or float(np.abs(wanted).max())
+    return LayerDifference(theirs.index, theirs.type, float(apart[channel]), spread, channel, own)
 
 
 # --- the network around it ------------------------------------------------------------------------------------------------------

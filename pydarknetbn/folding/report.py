@@ -54,7 +54,7 @@ class LayerDifference:
     Args:
         index, type: of the layer in the second network.
         largest: the largest absolute difference, each network run on its own.
-        range: largest minus smallest value of the first network's output.
+        range: largest minus smallest value of the first network's output; the value itself where all are equal.
         channel: where the largest difference is.
         alone: the largest absolute difference where the layer gets the very input of the first network, so that nothing but
             this layer's own rounding counts.
