@@ -37,7 +37,11 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str], *, headings: Mappi
     for index, name in (headings or {}).items():
         at = by_index[index].line - 1
         lines[at] = _HEADING.sub(lambda _, name=name: name, lines[at], count=1)  # type: ignore[misc]
-    return "".join(line + "".join(inserted.get(number, [])) for number, line in enumerate(lines, start=1))
+    for number, added in inserted.items():
+        if not lines[number - 1].endswith(("\r", "\n")):  # the last line of a text without a line end
+            lines[number - 1] += _line_end(lines[number - 1])
+        lines[number - 1] += "".join(added)
+    return "".join(lines)
 
 
 def _with_value(line: str, value: str) -> str:
