@@ -139,6 +139,7 @@ def test_weights_of_a_shortcut_are_normalised_once(kind, want):
     assert report.normalized == (3,)
     assert report.worst.largest == 0
     assert "weights_normalization=none" in folded.origin.cfg.text
+    assert "itself ends at a [shortcut] with weights and no normalization, which layers 3 are now" in report.notes[0]
     assert dn.fold(folded)[1].normalized == ()
 
 

@@ -87,6 +87,8 @@ def _print(out: Console, report: FoldReport, targets: tuple[Path, Path]) -> None
     out.print(made)
     for left in report.left:
         out.print(f"left: layer {left.index} \\[{left.type}]: {left.reason}")
+    for note in report.notes:
+        out.print(f"note: {note}", markup=False)
     over = report.over_budget
     verdict = f"layer {over[0].index} and {len(over) - 1} more are over it" if over else "every layer is within it"
     out.print(

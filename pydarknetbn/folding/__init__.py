@@ -59,7 +59,15 @@ def fold(
     folded = [_fill(net, old, target, plan, epsilon) for old, target in zip(net.layers, new.layers, strict=True)]
     differences = () if check is None else compare_layers(net, new, check, moved={host: bn for bn, host in plan.absorbed.items()})
     report = tuple(layer for layer in folded if layer is not None)
-    return new, FoldReport(epsilon, report, differences, tuple(sorted(plan.shortcuts)), plan.left)
+    return new, FoldReport(epsilon, report, differences, tuple(sorted(plan.shortcuts)), plan.left, _notes(net, plan))
+
+
+def _notes(net: Network, plan: Plan) -> tuple[str, ...]:
+    if not plan.shortcuts or dialect_named(net.dialect).plain_shortcut_weights:
+        return ()
+    names = ", ".join(str(index) for index in sorted(plan.shortcuts))
+    message = f"the program of dialect {net.dialect} itself ends at a [shortcut] with weights and no normalization"
+    return (f"{message}, which layers {names} are now; leave them out with layers= where the files are for it",)
 
 
 def _fill(net: Network, old: Layer, new: Layer, plan: Plan, epsilon: Epsilon) -> FoldedLayer | None:

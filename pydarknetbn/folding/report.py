@@ -88,6 +88,7 @@ class FoldReport:
         differences: layer by layer, on the input that was to be checked.
         normalized: numbers of the shortcuts whose weights were normalised.
         left: layers that keep their batchnorm, with the reason.
+        notes: sentences on what the files are good for.
         budget: what rounding may change, as a share of a layer's range.
     """
 
@@ -96,6 +97,7 @@ class FoldReport:
     differences: tuple[LayerDifference, ...] = ()
     normalized: tuple[int, ...] = ()
     left: tuple[LeftLayer, ...] = ()
+    notes: tuple[str, ...] = ()
     budget: float = BUDGET
 
     @property
