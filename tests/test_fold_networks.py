@@ -118,6 +118,17 @@ def test_kernel_shared_with_a_layer_without_batchnorm_is_refused():
         dn.fold(net)
 
 
+def test_kernel_shared_without_its_batchnorm_adds_the_biases():
+    """Weight 3 and bias 5 of the first layer, whose mean 2 and variance 4 the second does not see."""
+    cfg = cfg_of(
+        "conv filters=1 size=1 activation=linear batch_normalize=1",
+        "conv share_index=-1 filters=1 size=1 activation=linear",
+        w=1, h=1, c=1,
+    )  # fmt: skip
+    net = dn.load(cfg, weights_of(np.array([5, 0, 2, 4, 3], np.float32)), dialect="alexeyab")
+    assert net.forward(np.full((1, 1, 1, 1), 7, np.float32))[0].item() == 5 * 3 + 5  # scale 0: the first gives its bias
+
+
 # --- weighted shortcuts ---------------------------------------------------------------------------------------------------------
 
 
