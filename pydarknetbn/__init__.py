@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import convert
 from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
@@ -59,6 +60,7 @@ __all__ = [
     "UnsupportedError",
     "WeightsError",
     "check",
+    "convert",
     "cpu_info",
     "diff",
     "fold",
