@@ -74,16 +74,14 @@ def convert(
     elif target.suffix == ".onnx":
         net = common.load_network(cfg, files[1], dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
         options = OnnxOptions(fold, boxes, batch, verify)
-        _end_onnx(write_onnx(net, target, options, dtype=dtype.value, quiet=quiet or json), json)
-        return
+        return _end_onnx(write_onnx(net, target, options, dtype=dtype.value, quiet=quiet or json), json)
     else:
         write = _pick(WRITERS, target, "written")
         net = common.load_network(cfg, files[1], dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
         half = _halve(net, dtype, pictures, quiet or json) if dtype is not Dtype.FLOAT32 else None
         write(half[0] if half else net, target, style.value, dtype.value)
         if json and half:
-            common.print_json({"file": str(target), "half": half[1].to_json()})
-            return
+            return common.print_json({"file": str(target), "half": half[1].to_json()})
     if json:
         common.print_json({"file": str(target)})
     elif not quiet:
