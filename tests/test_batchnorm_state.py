@@ -199,6 +199,11 @@ def test_in_place_and_from_its_own_output() -> None:
     bn.forward(same, train=True, out=same)
     assert_same_bits(same, want, "in place")
     again = BatchNorm(3).forward(want, train=True)
+    first = bn.x
+    bn.forward(X, train=True, out=first)
+    assert_same_bits(first, want, "into the layer's own x")
+    bn = BatchNorm(3)
+    bn.forward(X, train=True)
     assert_same_bits(bn.forward(bn.output, train=True), again, "its own output")
 
 

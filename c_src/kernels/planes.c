@@ -21,15 +21,32 @@ static range covered(size_t first, size_t size, size_t offset, size_t length) {
     return (range){begin, end < length ? end : length};
 }
 
-/* The padding counts as -FLT_MAX and a NaN is never larger, so a window of NaN gives -FLT_MAX. */
-static float window_max(const maxpool_shape *s, const float *plane, size_t row, size_t column) {
-    range rows = covered(row * s->stride_y, s->size, s->padding / 2, s->h);
-    range columns = covered(column * s->stride_x, s->size, s->padding / 2, s->w);
-    float max = -FLT_MAX;
-    for (size_t y = rows.begin; y < rows.end; ++y)
-        for (size_t x = columns.begin; x < columns.end; ++x)
-            if (plane[y * s->w + x] > max) max = plane[y * s->w + x];
-    return max;
+/* out[i] = the larger of it and from[i * stride]; a NaN is never larger */
+static void take_larger(const float *from, size_t stride, size_t count, float *out) {
+    if (stride == 1)
+        for (size_t i = 0; i < count; ++i) out[i] = from[i] > out[i] ? from[i] : out[i];
+    else if (stride == 2)
+        for (size_t i = 0; i < count; ++i) out[i] = from[2 * i] > out[i] ? from[2 * i] : out[i];
+    else
+        for (size_t i = 0; i < count; ++i) out[i] = from[i * stride] > out[i] ? from[i * stride] : out[i];
+}
+
+/* One row of windows, all of them element by element at once, each in the order of its rows and columns. The padding counts as
+ * -FLT_MAX and a NaN is never larger, so a window of NaN gives -FLT_MAX. */
+static void pool_row(const maxpool_shape *s, const float *plane, size_t row, float *out) {
+    size_t offset = s->padding / 2, last = (s->out_w - 1) * s->stride_x;
+    range rows = covered(row * s->stride_y, s->size, offset, s->h);
+    size_t begin = offset > last ? offset - last : 0, end = s->size < s->w + offset ? s->size : s->w + offset;
+    for (size_t i = 0; i < s->out_w; ++i) out[i] = -FLT_MAX;
+    for (size_t y = rows.begin; y < rows.end; ++y) {
+        for (size_t m = begin; m < end; ++m) { /* column m of the windows; those of first..stop have it inside the image */
+            size_t first = m < offset ? (offset - m + s->stride_x - 1) / s->stride_x : 0;
+            size_t stop = (s->w + offset - m - 1) / s->stride_x + 1;
+            if (stop > s->out_w) stop = s->out_w;
+            if (first >= stop) continue;
+            take_larger(plane + y * s->w + first * s->stride_x + m - offset, s->stride_x, stop - first, out + first);
+        }
+    }
 }
 
 static void maxpool_planes(void *context, size_t begin, size_t end, size_t thread) {
@@ -39,8 +56,7 @@ static void maxpool_planes(void *context, size_t begin, size_t end, size_t threa
     for (size_t p = begin; p < end; ++p) {
         const float *plane = j->input + p * s->h * s->w;
         float *out = j->output + p * s->out_h * s->out_w;
-        for (size_t row = 0; row < s->out_h; ++row)
-            for (size_t column = 0; column < s->out_w; ++column) *out++ = window_max(s, plane, row, column);
+        for (size_t row = 0; row < s->out_h; ++row) pool_row(s, plane, row, out + row * s->out_w);
     }
 }
 
