@@ -22,7 +22,7 @@ from .rewriting import rewrite
 __all__ = ["FoldReport", "FoldedLayer", "LayerDifference", "compare_layers", "fold"]
 
 Epsilon = Literal["forward", "fork"]
-_HOSTS: tuple[Host, ...] = ("convolutional", "connected")
+_HOSTS = ("convolutional", "connected", "deconvolutional")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,13 @@ class FoldReport:
 def fold(
     net: Network, *, epsilon: Epsilon = "forward", layers: Iterable[int] | None = None, check: Array | None = None
 ) -> tuple[Network, FoldReport]:
-    """Multiplies the batchnorms behind convolutional and connected layers into weights and biases.
+    """Multiplies the batchnorms behind convolutional, deconvolutional and connected layers into weights and biases.
 
     Args:
         net: stays as it is.
         epsilon: "forward" takes the root of the profile's own inference, so that nothing changes but rounding; "fork" is the
-            fork's own fold, which in one fork is far from its own inference where a variance is tiny.
+            fork's own fold, which in one fork is far from its own inference where a variance is tiny. That fork's fold of a
+            [deconvolutional] multiplies the wrong weights, which is not repeated here.
         layers: numbers of the layers to fold; None folds all.
         check: a batch to run both networks on; the report then holds the differences.
 
@@ -150,8 +151,8 @@ def _fold_layer(old: Layer, new: Layer, rule: BatchNormRule, epsilon: Epsilon) -
     root = _root(old, rule, epsilon)
     wide = rule.fold_factor == "double" or epsilon == "forward"
     factor = old.scales / root if wide else (old.scales / root).astype(np.float32)
-    per_filter = factor.reshape(-1, *[1] * (old.weights.ndim - 1))
-    new.weights[...] = old.weights * per_filter
+    filters = 1 if old.type == "deconvolutional" else 0  # the axis of the weights
+    new.weights[...] = old.weights * factor.reshape(-1, *[1] * (old.weights.ndim - 1 - filters))
     if wide:
         new.biases[...] = old.biases - old.scales.astype(np.float64) * old.rolling_mean / root
     else:
@@ -207,6 +208,7 @@ def _without_batchnorm(net: Network, chosen: frozenset[int]) -> Network:
     """A network of the same layers with batch_normalize=0 in the chosen ones, its parameters not set yet."""
     dialect, profile = dialect_named(net.dialect), profile_named(net.profile)
     text = rewrite(net.origin.cfg, {(index, "batch_normalize"): "0" for index in sorted(chosen)})
+    text += "" if text.endswith(("\n", "\r")) else "\n"
     cfg = read_cfg(text.encode(), dialect=net.dialect)
     beside = tuple(replace(section, file=net.origin.cfg.name) for section in cfg.sections)  # of the files that it names
     cfg = replace(cfg, sections=beside, name=f"{net.origin.cfg.name} (folded)")

@@ -20,7 +20,7 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str]) -> str:
     Args:
         cfg: what was read.
         changes: new values by (number of the layer, -1 for [net]; key). An option that is not there becomes the first of its
-            section.
+            section, and a last line without an end gets one before it.
     """
     lines = _LINES.findall(cfg.text)
     by_index = {section.index: section for section in cfg.sections}
@@ -29,7 +29,9 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str]) -> str:
         section = by_index[index]
         line = _line_of(section, key)
         if line is None:
-            inserted.setdefault(section.line, []).append(f"{key}={value}{_line_end(lines[section.line - 1])}")
+            end = _line_end(lines[section.line - 1]) or _line_end(lines[0]) or "\n"
+            lines[section.line - 1] = lines[section.line - 1].rstrip("\r\n") + end
+            inserted.setdefault(section.line, []).append(f"{key}={value}{end}")
         else:
             lines[line - 1] = _with_value(lines[line - 1], value)
     return "".join(line + "".join(inserted.get(number, [])) for number, line in enumerate(lines, start=1))
@@ -44,4 +46,4 @@ def _line_of(section: Section, key: str) -> int | None:
 
 
 def _line_end(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :] or "\n"
+    return line[len(line.rstrip("\r\n")) :]
