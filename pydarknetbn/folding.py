@@ -74,11 +74,13 @@ class FoldReport:
         epsilon: "forward" or "fork".
         folded: the layers that took up a batchnorm; () where there was none, as in a second fold.
         differences: layer by layer, on the input that was to be checked.
+        skipped: numbers of the layers that keep a batchnorm: [batchnorm], recurrent ones, and those not chosen.
     """
 
     epsilon: Epsilon
     folded: tuple[FoldedLayer, ...]
     differences: tuple[LayerDifference, ...] = ()
+    skipped: tuple[int, ...] = ()
 
     @property
     def worst(self) -> LayerDifference | None:
@@ -126,7 +128,8 @@ def fold(
             for name, array in target.params.items():
                 array[...] = old.params[name]
     differences = () if check is None else compare_layers(net, new, check)
-    return new, FoldReport(epsilon, tuple(report), differences)
+    skipped = [layer.index for layer in new.layers if any(name.endswith("rolling_variance") for name in layer.params)]
+    return new, FoldReport(epsilon, tuple(report), differences, tuple(skipped))
 
 
 def compare_layers(net: Network, other: Network, x: Array) -> tuple[LayerDifference, ...]:

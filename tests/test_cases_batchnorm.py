@@ -147,3 +147,20 @@ def test_second_fold_changes_nothing_and_an_unfolded_file_does_not_load_into_the
     assert again.to_bytes() == folded.to_bytes()
     with pytest.raises(dn.WeightsError, match="12 bytes are left over"):
         dn.load(folded.origin.cfg.text.encode(), net.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "recurrent"), [("pjreddie", "rnn output=2 hidden=2"), ("alexeyab", "crnn output=2 hidden=2 pad=1")]
+)
+def test_report_of_a_fold_names_the_layers_that_keep_a_batchnorm(dialect, recurrent):
+    conv = f"conv filters=2 {BATCHNORM}"
+    net = dn.load(cfg_of(conv, "batchnorm", conv, f"{recurrent} batch_normalize=1"), dialect=dialect)
+    for layer in net.layers:
+        for name, array in layer.params.items():
+            if name.endswith("rolling_variance"):
+                array[...] = 1
+    folded, report = dn.fold(net, check=noise(1, 3, 8, 8))
+    assert ([layer.index for layer in report.folded], report.skipped) == ([0, 2], (1, 3))
+    assert report.worst.relative < 1e-5
+    assert dn.fold(net, layers=[2])[1].skipped == (0, 1, 3)
+    assert dn.fold(folded)[1].skipped == (1, 3)
