@@ -33,7 +33,7 @@ def test_frame_in_the_order_of_opencv_is_swapped_by_name():
     assert first_plane(im.rgbgr(im.from_array(frame))[np.newaxis]).tolist() == [[0, 1], [0, 0]]
 
 
-def test_network_takes_planes_without_a_copy_and_refuses_what_would_need_one():
+def test_network_takes_planes_as_they_lie_and_refuses_what_would_need_a_copy():
     planes = noise(1, 3, 2, 2)
     assert np.array_equal(first_plane(planes), planes[0, 0])
     for other in (np.asfortranarray(planes), planes[:, :, ::-1], noise(1, 3, 2, 4)[..., ::2]):
