@@ -142,7 +142,8 @@ status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batch
 /* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
 status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
-status forward_batchnorm_layer(layer *l, const network_state *state);
+/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
+status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
 status reset_batchnorm_layer(layer *l, int statistics, int parameters);
@@ -236,6 +237,29 @@ status set_softmax_tree(layer *l, const int *parent, size_t n);
 /* host: in a convolutional or shortcut layer, which some forks compute otherwise. */
 void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
 
+/* One step of a batchnorm over (batch, c, spatial). train: the batch's statistics; infer: given ones; backward: delta, scaled, goes
+ * through the forward before. *_plain is the specification, one loop a formula. */
+typedef struct {
+    size_t batch, c, spatial;
+    const batchnorm_rule *rule;
+    const float *scales, *biases;
+    const float *input;                  /* forward: x; backward: delta of the output */
+    float *output;                       /* may be the input; backward: delta of x */
+    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those */
+    float *mean, *variance;              /* train: overwritten, with the variance that normalises */
+    float *kept;                         /* train: overwritten with the variance that the rolling array takes up */
+    float *scale_updates, *bias_updates; /* backward adds to them; biases: or NULL */
+    float *mean_delta, *variance_delta;  /* backward: overwritten, unless constant */
+    int constant;                        /* backward: mean and variance do not depend on x */
+} batchnorm_pass;
+
+void batchnorm_train(const batchnorm_pass *p);
+void batchnorm_infer(const batchnorm_pass *p);
+void batchnorm_backward(const batchnorm_pass *p);
+void batchnorm_train_plain(const batchnorm_pass *p);
+void batchnorm_infer_plain(const batchnorm_pass *p);
+void batchnorm_backward_plain(const batchnorm_pass *p);
+
 typedef struct {
     size_t c, h, w, n, out_h, out_w; /* of one group; n filters */
     size_t size, stride_x, stride_y, pad_x, pad_y, dilation;
@@ -249,6 +273,12 @@ void convolve(const convolution_shape *s, size_t images, size_t groups, const fl
               float *scratch, size_t threads);
 void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
                     float *output);
+
+/* The inner loops are compiled for several instruction sets, which give the same bits: "portable", "avx2". */
+const char *cpu_variant(void);            /* the one in use */
+const char *cpu_variant_at(size_t i);     /* those that run on this processor, from 0; NULL beyond the last */
+status set_cpu_variant(const char *name); /* not while a forward runs */
+int cpu_has(const char *feature);         /* "sse2", "avx2", "fma", "avx512f", "neon"; 0 for any other */
 
 enum { MAX_THREADS = 256 };
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from . import convert
 from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
 from .cfg import Cfg, read_cfg
 from .checking import Report, check
+from .cpu import CpuInfo, cpu_info
 from .dialect import Profile, profiles
 from .differing import Diff, diff
 from .errors import (
@@ -35,6 +37,7 @@ __all__ = [
     "BatchNorm",
     "Cfg",
     "CfgError",
+    "CpuInfo",
     "DarknetError",
     "DarknetWarning",
     "Detections",
@@ -57,6 +60,8 @@ __all__ = [
     "UnsupportedError",
     "WeightsError",
     "check",
+    "convert",
+    "cpu_info",
     "diff",
     "fold",
     "forks",

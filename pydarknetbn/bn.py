@@ -14,7 +14,7 @@ from .errors import DtypeError, ShapeError, StateError
 __all__ = ["BatchNorm"]
 
 _PARAMETERS = ("scales", "biases", "rolling_mean", "rolling_variance")
-_WORKING = ("x", "x_norm", "output", "delta")
+_WORKING = ("x", "x_norm", "delta")
 _WORKING_CHANNELS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
 
 
@@ -24,9 +24,9 @@ class BatchNorm:
     Training: mean and variance of the batch normalise it, and the rolling arrays move by the profile's two factors. Inference: the
     rolling arrays normalise, and nothing changes. Fresh rolling arrays are 0, as in every fork.
 
-    Views onto the layer's own memory, by Darknet's names: `scales biases rolling_mean rolling_variance` (C), after a forward
-    `output`, after a training forward `mean variance x x_norm`, after a backward `delta scale_updates bias_updates mean_delta
-    variance_delta`. Assigning to one of the first four copies into it.
+    Views onto the layer's own memory, by Darknet's names: `scales biases rolling_mean rolling_variance` (C), after a training
+    forward `mean variance x x_norm`, after a backward `delta scale_updates bias_updates mean_delta variance_delta`. Assigning to
+    one of the first four copies into it. `output` is the array that the last forward returned.
 
     Args:
         channels: C.
@@ -61,6 +61,7 @@ class BatchNorm:
         self._channels = int(channels)
         self._allow_degenerate = allow_degenerate
         self._shape: tuple[int, ...] | None = None
+        self._output: Array | None = None
         rule = _native.rule("batchnorm_rule", self._profile.rule("batchnorm"))
         self._layer = _native.make("batchnorm", self._channels, 1, 1, rule)
         self._frozen_parameters = not affine
@@ -74,6 +75,17 @@ class BatchNorm:
     def profile(self) -> str:
         """Name of the profile."""
         return self._profile.name
+
+    @property
+    def output(self) -> Array:
+        """What the last forward returned.
+
+        Raises:
+            StateError: no forward yet.
+        """
+        if self._output is None:
+            raise self._missing("output")
+        return self._output
 
     @property
     def track_statistics(self) -> bool:
@@ -110,8 +122,8 @@ class BatchNorm:
         where = f"{self!r} on an x of shape {x.shape}"
         _native.check(lib.check_batchnorm_layer(self._layer, x.size // self._channels, state), where)
         self._resize(x.shape)
-        _native.check(lib.forward_batchnorm_layer(self._layer, state), where)
-        result[...] = _native.view(self._layer.output, x.shape)
+        _native.check(lib.forward_batchnorm_layer(self._layer, state, _native.floats(result)), where)
+        self._output = result
         return result
 
     def backward(self, delta: Array, *, train: bool = True, out: Array | None = None) -> Array:
@@ -186,14 +198,16 @@ class BatchNorm:
         if name in _PARAMETERS or name in _WORKING_CHANNELS:
             shape: tuple[int, ...] = (self._channels,)
         elif name in _WORKING:
-            batch = getattr(self._layer, "batch" if name == "output" else f"{name}_batch")
-            shape = (batch, *(self._shape or ())[1:])
+            shape = (getattr(self._layer, f"{name}_batch"), *(self._shape or ())[1:])
         else:
             raise AttributeError(f"BatchNorm has no {name}")
         pointer = getattr(self._layer, name)
         if pointer == _native.ffi.NULL or shape[0] == 0:
-            raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
+            raise self._missing(name)
         return _native.view(pointer, shape)
+
+    def _missing(self, name: str) -> StateError:
+        return StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _PARAMETERS:

@@ -42,6 +42,7 @@ class Origin:
         nbytes: bytes of the weights that were read.
         why: sentences on how dialect and profile were decided.
         warnings: sentences on what was read in one of several ways.
+        unfolded: of a folded network, the text of the cfg before.
     """
 
     cfg: Cfg
@@ -49,6 +50,7 @@ class Origin:
     nbytes: int
     why: tuple[str, ...]
     warnings: tuple[str, ...]
+    unfolded: str = ""
 
 
 class Built(NamedTuple):

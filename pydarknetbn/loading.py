@@ -15,6 +15,7 @@ from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profi
 from .errors import CfgError, DeviceError, WeightsError
 from .network import Network
 from .programs import refusals
+from .variances import warnings_of
 from .weights import Header, Source, entries, open_weights, read_arrays, read_header
 
 __all__ = ["CfgSource", "Decision", "WeightsSource", "decide", "load", "load_names", "room_for"]
@@ -78,7 +79,7 @@ def load(
         names, told = _names_beside(cfg)
         names = names or _names_of_tree(built)
         built = built._replace(warnings=_joined(built.warnings + told, refusals(decision.cfg, decision.dialect)))
-        _raise_if_strict(built, strict)
+        _raise_if_strict(built.warnings, strict, CfgError)
         _check_upto(upto, built)
         if source is None or upto is not None or not all(layer.file.loads_all for layer in built.layers):
             initialize(built.layers, decision.dialect, seed or 0)
@@ -86,9 +87,11 @@ def load(
     finally:
         if source is not None:
             source.stream.close()
+    variances = tuple(warnings_of(built.layers, source.name)) if source else ()
+    _raise_if_strict(variances, strict, WeightsError)
     who = "asked for" if profile else f"computes for dialect {decision.dialect.name}"
     why = (decision.why, f"profile {chosen.name}: {who}")
-    origin = Origin(decision.cfg, source.name if source else "", used, why, built.warnings)
+    origin = Origin(decision.cfg, source.name if source else "", used, why, built.warnings + variances)
     return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
 
 
@@ -111,10 +114,10 @@ def _joined(warnings: tuple[str, ...], ends: tuple[str, ...]) -> tuple[str, ...]
     return warnings + tuple(end for end in ends if not any(warning.startswith(end.split(": ")[0] + ": ") for warning in warnings))
 
 
-def _raise_if_strict(built: Built, strict: bool) -> None:
-    if strict and built.warnings:
-        more = f" (and {len(built.warnings) - 1} more)" if len(built.warnings) > 1 else ""
-        raise CfgError(built.warnings[0] + more)
+def _raise_if_strict(warnings: tuple[str, ...], strict: bool, kind: type[CfgError | WeightsError]) -> None:
+    if strict and warnings:
+        more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
+        raise kind(warnings[0] + more)
 
 
 def _fill(built: Built, source: Source | None, decision: Decision, upto: int | None, seen_bytes: int | None) -> tuple[Header, int]:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal
 
@@ -16,9 +17,10 @@ from . import _native
 from ._native import Array, CData, ffi, lib
 from .boxes import Detections
 from .building import Built, Origin
+from .cfg import read_cfg
 from .detecting import DetectOptions, Detector
 from .dialect import Dialect, Profile
-from .errors import StateError, UnsupportedError
+from .errors import CfgError, StateError, UnsupportedError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .weights import Header, counter_bytes, write_file, write_weights
@@ -243,13 +245,27 @@ class Network:
 
         Raises:
             WeightsError: the file cannot be written; an old one is as it was.
+            StateError: the network is folded, and the cfg of that name is the one from before.
         """
         with self._open():
-            written = self._header_for(header)
+            if isinstance(target, str | os.PathLike):
+                self._refuse_old_cfg(Path(target).with_suffix(".cfg"))
+            written = self.header_for(header)
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
             else:
                 write_weights(target, written, self.layers, upto)
+
+    def _refuse_old_cfg(self, beside: Path) -> None:
+        if not (self.origin.unfolded and beside.is_file()):
+            return
+        try:
+            text = read_cfg(beside, dialect=self.dialect).text
+        except CfgError:
+            return
+        if text == self.origin.unfolded:
+            message = f"{beside}: has batchnorms that these weights are folded into"
+            raise StateError(f"{message}; save them under another name, with the folded cfg beside them")
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
@@ -257,7 +273,8 @@ class Network:
         self.save(stream)
         return stream.getvalue()
 
-    def _header_for(self, header: tuple[int, int, int, int] | None) -> Header:
+    def header_for(self, header: tuple[int, int, int, int] | None) -> Header:
+        """The header of these numbers, its counter as large as the dialect's program has it; None: the one that was read."""
         if header is None:
             return self.header
         major, minor, revision, seen = header

@@ -11,16 +11,18 @@ from .options import Section
 __all__ = ["rewrite"]
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_HEADING = re.compile(r"\[[^\]]*\]")
 _VALUE = re.compile(r"(=[ \t]*)([^#;\r\n]*?)([ \t]*(?:[#;][^\r\n]*)?(?:\r\n|\r|\n|$))", re.DOTALL)
 
 
-def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str]) -> str:
-    """The text with other values for some options.
+def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str], *, headings: Mapping[int, str] | None = None) -> str:
+    """The text with other values for some options, and other names for some sections.
 
     Args:
         cfg: what was read.
         changes: new values by (number of the layer, -1 for [net]; key). An option that is not there becomes the first of its
             section, and a last line without an end gets one before it.
+        headings: new names by number of the layer, such as "[route]".
     """
     lines = _LINES.findall(cfg.text)
     by_index = {section.index: section for section in cfg.sections}
@@ -34,7 +36,12 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str]) -> str:
             inserted.setdefault(section.line, []).append(f"{key}={value}{end}")
         else:
             lines[line - 1] = _with_value(lines[line - 1], value)
-    return "".join(line + "".join(inserted.get(number, [])) for number, line in enumerate(lines, start=1))
+    for index, name in (headings or {}).items():
+        at = by_index[index].line - 1
+        lines[at] = _HEADING.sub(lambda _, name=name: name, lines[at], count=1)  # type: ignore[misc]
+    for number, added in inserted.items():
+        lines[number - 1] += "".join(added)
+    return "".join(lines)
 
 
 def _with_value(line: str, value: str) -> str:

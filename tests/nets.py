@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 import pydarknetbn as dn
-from core import recorded_files
 from pydarknetbn._native import Array
 
 CFG = Path(__file__).parent.parent / "cfg"
@@ -88,19 +87,6 @@ def tiny_files(folder: Path) -> tuple[Path, Path, Path]:
 
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
-
-UNCOMPUTED = frozenset("".split())
-"""Recorded nets with a section or option that the package refuses by name."""
-
-
-def computed(pattern: str) -> list[Any]:
-    """Parameters: the recorded files whose nets the package computes."""
-    return [case for case in recorded_files(pattern) if not case.values[0] or case.values[0].stem not in UNCOMPUTED]
-
-
-def uncomputed(pattern: str) -> list[Any]:
-    """Parameters: the others."""
-    return [case for case in recorded_files(pattern) if not case.values[0] or case.values[0].stem in UNCOMPUTED]
 
 
 def load_recorded(weights: Path) -> dn.Network:

@@ -34,6 +34,14 @@ def test_epsilon_is_added_to_the_variance_and_never_the_larger_of_both(profiles,
         assert bn.forward(column(1), train=False).item() == pytest.approx(gain, rel=3e-7)
 
 
+@pytest.mark.parametrize(("profile", "gains"), [("keras", (9.534626, 0.9995004)), ("alexeyab-cpu", (9.995004, 0.999995))])
+def test_default_epsilon_of_another_framework_is_a_profile_of_its_own(profile, gains):
+    for variance, gain in zip((0.01, 1), gains, strict=True):
+        bn = BatchNorm(1, profile=profile)
+        bn.rolling_variance[...] = variance
+        assert bn.forward(column(1), train=False).item() == pytest.approx(gain, rel=1e-7)
+
+
 @pytest.mark.parametrize(("profile", "mean", "variance"), [("alexeyab-cpu", 0.25, 1.0666667), ("pjreddie-cpu", 0.025, 1.0066667)])
 def test_decay_is_the_share_of_the_old_value_that_is_kept(profile, mean, variance):
     bn = BatchNorm(1, profile=profile)
@@ -101,33 +109,6 @@ def test_folded_weight_has_the_gain_of_its_profiles_own_inference(profiles, gain
         assert folded.forward(x)[0].item() == pytest.approx(net.forward(x)[0].item(), rel=3e-7)
 
 
-def test_each_filter_of_a_group_is_folded_with_its_own_channel():
-    floats = [0.5, 0.25, 2, 6, 3, 1, 4, 4, 1.5, 7]  # biases, scales, means, variances, weights
-    net = dn.load(cfg_of(f"conv filters=2 groups=2 {BATCHNORM}", w=1, h=1, c=2), weights_of(np.array(floats, np.float32)))
-    folded, _ = dn.fold(net)
-    half = 0.49999937500117187  # 1 / sqrt(4 + 1e-5)
-    assert folded.layers[0].weights.ravel().tolist() == pytest.approx([1.5 * 2 * half, 7 * 6 * half], rel=1e-7)
-    assert folded.layers[0].biases.tolist() == pytest.approx([0.5 - 2 * half * 3, 0.25 - 6 * half], rel=1e-7)
-
-
-def test_transposed_convolution_is_folded_along_its_second_axis():
-    floats = [0, 0, 0, 1, 10, 100, 1, 1, 1, *[1 - 2e-6] * 3, *range(1, 7)]  # sqrt(1 - 2e-6) + 1e-6 is 1
-    text = cfg_of(f"deconv filters=3 size=1 {BATCHNORM}", w=1, h=1, c=2)
-    net = dn.load(text, weights_of(np.array(floats, np.float32)), dialect="pjreddie")
-    folded, report = dn.fold(net, check=noise(2, 2, 1, 1))
-    assert folded.layers[0].weights.ravel().tolist() == pytest.approx([1, 20, 300, 4, 50, 600], rel=2e-7)
-    assert folded.layers[0].biases.tolist() == pytest.approx([-1, -10, -100], rel=2e-7)
-    assert [layer.type for layer in report.folded] == ["deconvolutional"]
-    assert report.worst.relative < 1e-6
-
-
-def test_transposed_convolution_of_equal_depths_is_folded_along_the_same_axis():
-    floats = [0, 0, 1, 10, 0, 0, *[1 - 2e-6] * 2, 1, 2, 3, 4]
-    text = cfg_of(f"deconv filters=2 size=1 stride=2 {BATCHNORM}", w=2, h=1, c=2)
-    folded, _ = dn.fold(dn.load(text, weights_of(np.array(floats, np.float32)), dialect="pjreddie"))
-    assert folded.layers[0].weights.ravel().tolist() == pytest.approx([1, 20, 3, 40], rel=2e-7)
-
-
 @pytest.mark.parametrize("profile", [*INSIDE, *OUTSIDE])
 def test_fold_of_32_filters_over_224x224_is_rounding_by_a_stated_bound(profile):
     net = dn.load(cfg_of(f"conv filters=32 size=3 pad=1 {BATCHNORM}", w=224, h=224), seed=5, profile=profile)
@@ -137,30 +118,3 @@ def test_fold_of_32_filters_over_224x224_is_rounding_by_a_stated_bound(profile):
     _, report = dn.fold(net, check=generator.normal(0, 1, (1, 3, 224, 224)).astype(np.float32))
     assert 0 < report.worst.relative < 1e-6  # 27 products, each rounded to 2^-24 of a range that is wider than they are
     assert (report.worst.index, report.worst.type) == (0, "convolutional")
-
-
-def test_second_fold_changes_nothing_and_an_unfolded_file_does_not_load_into_the_folded_cfg():
-    net = one_channel(4, weight=2)
-    folded, first = dn.fold(net)
-    again, second = dn.fold(folded)
-    assert (len(first.folded), len(second.folded)) == (1, 0)
-    assert again.to_bytes() == folded.to_bytes()
-    with pytest.raises(dn.WeightsError, match="12 bytes are left over"):
-        dn.load(folded.origin.cfg.text.encode(), net.to_bytes())
-
-
-@pytest.mark.parametrize(
-    ("dialect", "recurrent"), [("pjreddie", "rnn output=2 hidden=2"), ("alexeyab", "crnn output=2 hidden=2 pad=1")]
-)
-def test_report_of_a_fold_names_the_layers_that_keep_a_batchnorm(dialect, recurrent):
-    conv = f"conv filters=2 {BATCHNORM}"
-    net = dn.load(cfg_of(conv, "batchnorm", conv, f"{recurrent} batch_normalize=1"), dialect=dialect)
-    for layer in net.layers:
-        for name, array in layer.params.items():
-            if name.endswith("rolling_variance"):
-                array[...] = 1
-    folded, report = dn.fold(net, check=noise(1, 3, 8, 8))
-    assert ([layer.index for layer in report.folded], report.skipped) == ([0, 2], (1, 3))
-    assert report.worst.relative < 1e-5
-    assert dn.fold(net, layers=[2])[1].skipped == (0, 1, 3)
-    assert dn.fold(folded)[1].skipped == (1, 3)

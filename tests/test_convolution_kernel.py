@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from core import assert_same_bits
 from oracle import convolution
-from pydarknetbn import _native, num_threads
+from pydarknetbn import _native, cpu_info, num_threads
 from pydarknetbn._native import Array, ffi, lib
+from pydarknetbn.cpu import cpu_variant
 
+VARIANTS = cpu_info().variants
 SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38], np.float32)
 
 
@@ -90,7 +92,12 @@ def empty_output(case: Case) -> Array:
     return np.full((case.batch * case.groups, case.n, *case.out), 12345.678, np.float32)
 
 
-def fast(case: Case, x: Array, weights: Array) -> Array:
+def fast(case: Case, x: Array, weights: Array, variant: str) -> Array:
+    with cpu_variant(variant):
+        return _fast(case, x, weights)
+
+
+def _fast(case: Case, x: Array, weights: Array) -> Array:
     out, shape = empty_output(case), case.struct()
     threads = lib.get_num_threads()
     scratch = np.full(lib.convolve_scratch(shape) * threads, np.nan, np.float32)
@@ -106,22 +113,24 @@ def plain(case: Case, x: Array, weights: Array) -> Array:
     return out
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
 @settings(max_examples=250, deadline=None, derandomize=True)
 @given(case=cases(), seed=st.integers(0, 2**31), special=st.booleans(), n_threads=st.sampled_from([1, 2]))
-def test_fast_equals_plain(case: Case, seed: int, special: bool, n_threads: int) -> None:
+def test_fast_equals_plain(variant: str, case: Case, seed: int, special: bool, n_threads: int) -> None:
     x, weights = arrays(case, seed, special)
     with num_threads(n_threads):
-        got = fast(case, x, weights)
+        got = fast(case, x, weights, variant)
     assert_same_bits(got, plain(case, x, weights), repr(case))
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("variant", VARIANTS)
 @settings(max_examples=5000, deadline=None, derandomize=True)
 @given(case=cases(), seed=st.integers(0, 2**31), special=st.booleans(), n_threads=st.sampled_from([1, 2, 3, 7]))
-def test_fast_equals_plain_over_many_shapes(case: Case, seed: int, special: bool, n_threads: int) -> None:
+def test_fast_equals_plain_over_many_shapes(variant: str, case: Case, seed: int, special: bool, n_threads: int) -> None:
     x, weights = arrays(case, seed, special)
     with num_threads(n_threads):
-        got = fast(case, x, weights)
+        got = fast(case, x, weights, variant)
     assert_same_bits(got, plain(case, x, weights), repr(case))
 
 
@@ -130,14 +139,18 @@ LARGE = [
     Case(64, 13, 13, 67, 1, 1, 1, 0, 0, 1, True, 1, 1),
     Case(1, 52, 52, 1, 3, 2, 2, 1, 1, 1, False, 1, 24),
     Case(3, 64, 48, 16, 3, 2, 1, 1, 1, 1, False, 1, 1),
+    Case(40, 26, 51, 13, 3, 2, 2, 1, 1, 1, False, 2, 1),  # several blocks of channels
+    Case(30, 5, 7, 200, 3, 1, 1, 1, 1, 2, False, 2, 2),  # few pixels: cut by filters
+    Case(1, 40, 71, 1, 5, 3, 1, 2, 2, 2, False, 1, 3),
 ]
 
 
 @pytest.mark.parametrize("special", [False, True], ids=["normal", "special"])
 @pytest.mark.parametrize("case", LARGE)
-def test_fast_equals_plain_on_sizes_of_real_networks(case: Case, special: bool, threads: int) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_fast_equals_plain_on_sizes_of_real_networks(variant: str, case: Case, special: bool, threads: int) -> None:
     x, weights = arrays(case, 1, special)
-    assert_same_bits(fast(case, x, weights), plain(case, x, weights), repr(case))
+    assert_same_bits(fast(case, x, weights, variant), plain(case, x, weights), repr(case))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -166,4 +179,6 @@ def test_a_direct_product_reads_pixel_after_pixel() -> None:
     weights = np.array([1, 100], np.float32).reshape(1, 1, 2, 1, 1)
     # four output pixels; channel k of the "matrix" starts at k * 4, not at k * 6
     want = [[[400, 501], [602, 703]]]
-    assert plain(case, x, weights)[0].tolist() == fast(case, x, weights)[0].tolist() == want
+    assert plain(case, x, weights)[0].tolist() == want
+    for variant in VARIANTS:
+        assert fast(case, x, weights, variant)[0].tolist() == want

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 import pydarknetbn as dn
-from nets import FASTEST, TINY, cfg_of, computed, noise, recorded_run, tiny_files, tiny_yolo
+from core import recorded_files
+from nets import FASTEST, TINY, cfg_of, noise, recorded_run, tiny_files, tiny_yolo
 from pydarknetbn._native import Array
 from pydarknetbn.boxes import Detections, NmsKind, decode, kept, suppress
 from pydarknetbn.dialect import DIALECTS, PROFILES
@@ -50,7 +51,7 @@ def has_rows(path: Path) -> bool:
         return "dets.raw" in arrays and bool(arrays["dets.raw"].any())
 
 
-@pytest.mark.parametrize("path", heads_only(computed("[ln]*s/*-cpu/*.npz")))
+@pytest.mark.parametrize("path", heads_only(recorded_files("[ln]*s/*-cpu/*.npz")))
 def test_boxes_of_a_whole_net_are_the_recorded_ones(path):
     net, recorded = recorded_run(path)
     size = tuple(json.loads(path.with_suffix(".json").read_text())["image_wh"])

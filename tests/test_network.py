@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import pydarknetbn as dn
-from core import LIBM, RECORDED, assert_same_bits, same_bits
-from nets import CFG, FASTEST, TINY, cfg_of, computed, noise, numbered, ramp, recorded_run, tiny_yolo, weights_of
+from core import LIBM, RECORDED, assert_same_bits, recorded_files, same_bits
+from nets import CFG, FASTEST, TINY, cfg_of, noise, numbered, ramp, recorded_run, tiny_yolo, weights_of
 from pydarknetbn._native import Array
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def assert_layer(got: Array, want: Array, name: str, libm: bool) -> None:
         assert_same_bits(got, want, name)
 
 
-@pytest.mark.parametrize("path", computed("[ln]*s/*-cpu/*.npz"))
+@pytest.mark.parametrize("path", recorded_files("[ln]*s/*-cpu/*.npz"))
 def test_every_layer_equals_the_recorded_one(path, threads):
     net, recorded = recorded_run(path)
     libm = uses_libm(path.with_suffix(".cfg"))

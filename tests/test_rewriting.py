@@ -45,3 +45,9 @@ def test_line_ends_stay_and_new_lines_have_the_same(end):
 
 def test_nothing_to_change_is_the_same_text():
     assert rewritten(TEXT, {}) == TEXT
+
+
+def test_heading_without_a_line_end_becomes_another_with_its_option():
+    cfg = read_cfg(b"[net]\nwidth=1\nheight=1\nchannels=1\n[conv]\n[ batchnorm ]", dialect="alexeyab")
+    text = rewrite(cfg, {(1, "layers"): "-1"}, headings={1: "[route]"})
+    assert text.endswith("[conv]\n[route]\nlayers=-1\n")

@@ -124,7 +124,7 @@ def test_without_the_file_there_is_a_warning_and_one_softmax(dialect):
     section = f"{REGION.replace('softmax=1', 'softmax=0')} tree=no.tree map=no.map"
     net = dn.load(cfg_of(section, w=2, h=1, c=24), dialect=dialect)
     told = "is no file beside the cfg, in the folder above and in the working directory"
-    assert net.warnings == (
+    assert net.warnings[:2] == (
         f"<bytes>:11: tree=no.tree {told}; a softmax over all classes takes its place",
         f"<bytes>:12: map=no.map {told}; there is no map",
     )

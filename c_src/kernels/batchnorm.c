@@ -1,263 +1,173 @@
-/* Batch normalization, one function a formula. Order of every sum: batch, then pixel (pjreddie/darknet src/blas.c, batchnorm_layer.c).
+/* Batch normalization at the speed of the memory: batchnorm_plain.c computed for WIDTH channels at a time, each in its own order.
  *
- * e: batch, c, spatial; n = batch*spatial. eps() below is the rule's epsilon for that step. */
-#include <math.h>
-
+ * A float sum waits for its addition before, so one channel alone keeps a processor idle. The channels of a group are turned to lie
+ * beside each other in a vector; a group goes through all steps of a pass while it is in the cache. Groups are independent. */
 #include "../internal.h"
-#include "kernels.h"
-
-/* sqrt(v + eps) or sqrt(v) + eps. precision double: the root is taken and the outer sum made in double, while a float literal
- * inside is added in float, as C promotes. precision float: all in float, as the float overloads of C++ do. */
-static double root(float v, const epsilon_rule *e, precision p) {
-    float value = (float)e->value;
-    if (p == PRECISION_FLOAT) return (double)(e->side == SIDE_INSIDE ? sqrtf(v + value) : sqrtf(v) + value);
-    double wide = e->literal == LITERAL_FLOAT ? (double)value : e->value;
-    if (e->side == SIDE_OUTSIDE) return sqrt((double)v) + wide;
-    return e->literal == LITERAL_FLOAT ? sqrt((double)(v + value)) : sqrt((double)v + wide);
-}
-
-/* (v + eps)^-1.5, or the same of a root with its epsilon outside */
-static double root_to_minus_3(float v, const epsilon_rule *e, precision p) {
-    if (e->side == SIDE_OUTSIDE) return pow(root(v, e, p), -3);
-    float value = (float)e->value;
-    if (p == PRECISION_FLOAT) return (double)powf(v + value, -1.5F);
-    return e->literal == LITERAL_FLOAT ? pow((double)(v + value), -1.5) : pow((double)v + e->value, -1.5);
-}
+#include "variants.h"
 
 typedef struct {
-    extent e;
-    const float *x, *mean, *variance, *delta, *mean_delta, *variance_delta, *scales, *biases;
-    const batchnorm_rule *rule;
-    float *out, *copy;
+    const batchnorm_pass *p;
+    const variant *variant;
+    group group;
 } job;
 
-static size_t plane(const extent *e, size_t b, size_t f) {
-    return (b * e->c + f) * e->spatial;
+static const float *plane(const batchnorm_pass *p, const float *array, size_t b, size_t f) {
+    return array + (b * p->c + f) * p->spatial;
 }
 
-/* mean[f] = (float)(1/n) * sum of x */
-static void mean_channels(void *context, size_t begin, size_t end, size_t thread) {
+/* The planes of a group; beyond the last channel that one again, whose results nobody takes */
+static void point(const job *j, const float *array, size_t b, size_t first, const float **planes) {
+    for (size_t i = 0; i < j->group.width; ++i) planes[i] = plane(j->p, array, b, first + i < j->p->c ? first + i : j->p->c - 1);
+}
+
+/* An array that may be NULL, at an offset */
+static float *at(float *array, size_t offset) {
+    return array ? array + offset : NULL;
+}
+
+/* Channel f of image b */
+static void normalize_plane(const job *j, size_t b, size_t f, double root) {
+    const batchnorm_pass *p = j->p;
+    size_t offset = (b * p->c + f) * p->spatial;
+    plane_normalization n = {.n = p->spatial,
+                             .input = p->input + offset,
+                             .x = at(p->x, offset),
+                             .x_norm = at(p->x_norm, offset),
+                             .output = p->output + offset,
+                             .mean = p->mean[f],
+                             .scale = p->scales[f],
+                             .bias = p->biases[f],
+                             .root = root,
+                             .intermediate = p->rule->intermediate};
+    j->variant->normalize(&n);
+}
+
+static double forward_root(const batchnorm_pass *p, size_t f) {
+    return batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
+}
+
+static void normalize_group(const job *j, size_t first, size_t end) {
+    double roots[WIDTH];
+    for (size_t f = first; f < end; ++f) roots[f - first] = forward_root(j->p, f);
+    for (size_t b = 0; b < j->p->batch; ++b)
+        for (size_t f = first; f < end; ++f) normalize_plane(j, b, f, roots[f - first]);
+}
+
+/* Planes begin..end in the order of the memory */
+static void infer_planes(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    float scale = (float)(1. / (double)(j->e.batch * j->e.spatial));
-    for (size_t f = begin; f < end; ++f) {
-        float sum = 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *x = j->x + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) sum += x[i];
-        }
-        j->out[f] = sum * scale;
+    for (size_t i = begin; i < end; ++i) normalize_plane(j, i / j->p->c, i % j->p->c, forward_root(j->p, i % j->p->c));
+}
+
+static void group_statistics(const job *j, size_t first, size_t end) {
+    const batchnorm_pass *p = j->p;
+    const float *x[WIDTH];
+    float means[WIDTH] = {0}, squares[WIDTH] = {0};
+    size_t n = p->batch * p->spatial;
+    float scale = (float)(1. / (double)n), less = (float)(1. / (double)(n - 1));
+    for (size_t b = 0; b < p->batch; ++b) {
+        point(j, p->input, b, first, x);
+        j->variant->sum(x, &j->group, means);
+    }
+    for (size_t i = 0; i < j->group.width; ++i) means[i] *= scale;
+    for (size_t b = 0; b < p->batch; ++b) {
+        point(j, p->input, b, first, x);
+        j->variant->squares(x, &j->group, means, squares);
+    }
+    for (size_t f = first; f < end; ++f) {
+        p->mean[f] = means[f - first];
+        p->variance[f] = squares[f - first] * (p->rule->normalize_variance == DENOMINATOR_N ? scale : less);
+        p->kept[f] = squares[f - first] * (p->rule->keep_variance == DENOMINATOR_N ? scale : less);
     }
 }
 
-void mean_cpu(const float *x, extent e, float *mean) {
-    job j = {.e = e, .x = x, .out = mean};
-    parallel_for(e.c, e.batch * e.spatial, mean_channels, &j);
-}
-
-/* sums[f] += (x - mean[f])^2: the difference in float, its square and the sum in double, each sum rounded to float */
-static void square_channels(void *context, size_t begin, size_t end, size_t thread) {
+static void train_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        float sum = 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *x = j->x + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) {
-                double d = (double)(x[i] - j->mean[f]);
-                sum = (float)((double)sum + d * d);
-            }
-        }
-        j->out[f] = sum;
+    for (size_t g = begin; g < end; ++g) {
+        size_t first = g * j->group.width, last = first + j->group.width < j->p->c ? first + j->group.width : j->p->c;
+        group_statistics(j, first, last);
+        normalize_group(j, first, last);
     }
 }
 
-void square_deviations_cpu(const float *x, const float *mean, extent e, float *sums) {
-    job j = {.e = e, .x = x, .mean = mean, .out = sums};
-    parallel_for(e.c, e.batch * e.spatial * 4, square_channels, &j);
+static void group_sums(const job *j, size_t first, size_t end) {
+    const batchnorm_pass *p = j->p;
+    const float *x[WIDTH], *x_norm[WIDTH], *delta[WIDTH];
+    group_deltas d = {.group = j->group, .x = x, .x_norm = x_norm, .delta = delta};
+    for (size_t i = 0; i < j->group.width; ++i) {
+        size_t f = first + i < p->c ? first + i : p->c - 1;
+        d.means[i] = p->mean[f], d.scales[i] = p->scales[f];
+    }
+    for (size_t b = 0; b < p->batch; ++b) {
+        point(j, p->x, b, first, x);
+        point(j, p->x_norm, b, first, x_norm);
+        point(j, p->input, b, first, delta);
+        for (size_t i = 0; i < j->group.width; ++i) d.sums[0][i] = 0; /* the biases' sums begin with each image */
+        j->variant->delta_sums(&d);
+        for (size_t f = first; p->bias_updates && f < end; ++f) p->bias_updates[f] += d.sums[0][f - first];
+    }
+    const epsilon_rule *e = &p->rule->statistic_terms;
+    for (size_t f = first; f < end; ++f) {
+        p->scale_updates[f] += d.sums[1][f - first];
+        if (p->constant) continue;
+        p->mean_delta[f] = (float)((double)d.sums[2][f - first] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
+        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
+        p->variance_delta[f] = (float)((double)d.sums[3][f - first] * (-.5 * power));
+    }
 }
 
-/* variance[f] = sums[f] * (float)(1/(n - 1)) or * (float)(1/n); n = 1 under n - 1 gives 0 * inf = NaN */
-void scale_variance(const float *sums, size_t c, size_t n, denominator d, float *variance) {
-    float scale = (float)(1. / (double)(d == DENOMINATOR_N ? n : n - 1));
-    for (size_t f = 0; f < c; ++f) variance[f] = sums[f] * scale;
+static void carry_group(const job *j, size_t first, size_t end) {
+    const batchnorm_pass *p = j->p;
+    size_t count = p->batch * p->spatial;
+    plane_delta group[WIDTH];
+    for (size_t f = first; f < end; ++f) {
+        plane_delta d = {.n = p->spatial, .mean = p->mean[f], .scale = p->scales[f], .count = (double)count};
+        d.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
+        d.constant = p->constant;
+        if (!p->constant) {
+            d.variance_term = (double)p->variance_delta[f] * 2.;
+            d.mean_term = (double)(p->mean_delta[f] / (float)count);
+        }
+        group[f - first] = d;
+    }
+    for (size_t b = 0; b < p->batch; ++b) {
+        for (size_t f = first; f < end; ++f) {
+            size_t offset = (b * p->c + f) * p->spatial;
+            plane_delta *d = &group[f - first];
+            d->x = p->x + offset, d->delta = p->input + offset, d->output = p->output + offset;
+            j->variant->carry(d);
+        }
+    }
 }
 
-/* rolling *= keep; rolling += add * value: two roundings and one for the product */
-void move_rolling(float *rolling, const float *value, size_t c, const batchnorm_rule *rule) {
-    scal_cpu(c, (float)rule->rolling_keep, rolling);
-    axpy_cpu(c, (float)rule->rolling_add, value, rolling);
-}
-
-/* x = (x - mean[f]) / root[f], the quotient in the rule's intermediate type */
-static void normalize_channels(void *context, size_t begin, size_t end, size_t thread) {
+static void backward_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        double r = root(j->variance[f], &j->rule->forward, j->rule->intermediate);
-        float mean = j->mean[f], narrow = (float)r;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            float *x = j->out + plane(&j->e, b, f);
-            if (j->rule->intermediate == PRECISION_FLOAT)
-                for (size_t i = 0; i < j->e.spatial; ++i) x[i] = (x[i] - mean) / narrow;
-            else
-                for (size_t i = 0; i < j->e.spatial; ++i) x[i] = (float)((double)(x[i] - mean) / r);
-            if (!j->copy) continue;
-            float *x_norm = j->copy + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) x_norm[i] = x[i];
-        }
+    for (size_t g = begin; g < end; ++g) {
+        size_t first = g * j->group.width, last = first + j->group.width < j->p->c ? first + j->group.width : j->p->c;
+        group_sums(j, first, last);
+        carry_group(j, first, last);
     }
 }
 
-/* x in place; x_norm overwritten with the same values, or NULL */
-void normalize_cpu(float *x, const float *mean, const float *variance, extent e, const batchnorm_rule *rule, float *x_norm) {
-    job j = {.e = e, .mean = mean, .variance = variance, .rule = rule, .out = x, .copy = x_norm};
-    parallel_for(e.c, e.batch * e.spatial * 4, normalize_channels, &j);
+static void over_groups(const batchnorm_pass *p, size_t width, size_t work, parallel_body body) {
+    size_t threads = get_num_threads();
+    if (p->c < width * threads) width = WIDTH / 2;
+    job j = {p, chosen_variant(), {width, p->spatial}};
+    parallel_for_on(threads, (p->c + width - 1) / width, width * p->batch * p->spatial * work, body, &j);
 }
 
-/* x = x * scales[f], then + biases[f] where there are any: two roundings */
-static void scale_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        float scale = j->scales[f], bias = j->biases ? j->biases[f] : 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            float *x = j->out + plane(&j->e, b, f);
-            if (j->biases)
-                for (size_t i = 0; i < j->e.spatial; ++i) x[i] = x[i] * scale + bias;
-            else
-                for (size_t i = 0; i < j->e.spatial; ++i) x[i] *= scale;
-        }
-    }
+void batchnorm_train(const batchnorm_pass *p) {
+    over_groups(p, WIDTH, 8, train_groups);
 }
 
-void scale_add_bias(float *x, const float *scales, const float *biases, extent e) {
-    job j = {.e = e, .scales = scales, .biases = biases, .out = x};
-    parallel_for(e.c, e.batch * e.spatial, scale_channels, &j);
+void batchnorm_infer(const batchnorm_pass *p) {
+    job j = {.p = p, .variant = chosen_variant()};
+    parallel_for(p->batch * p->c, p->spatial * 4, infer_planes, &j);
 }
 
-void scale_bias(float *x, const float *scales, extent e) {
-    scale_add_bias(x, scales, NULL, e);
-}
-
-/* bias_updates[f] += sum over the pixels of one image, image after image */
-void backward_bias(float *bias_updates, const float *delta, extent e) {
-    for (size_t b = 0; b < e.batch; ++b) {
-        for (size_t f = 0; f < e.c; ++f) {
-            const float *d = delta + plane(&e, b, f);
-            float sum = 0;
-            for (size_t i = 0; i < e.spatial; ++i) sum += d[i];
-            bias_updates[f] += sum;
-        }
-    }
-}
-
-static void scale_update_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        float sum = 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *x_norm = j->x + plane(&j->e, b, f), *d = j->delta + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) sum += d[i] * x_norm[i];
-        }
-        j->out[f] += sum;
-    }
-}
-
-/* scale_updates[f] += sum of delta * x_norm */
-void backward_scale_cpu(const float *x_norm, const float *delta, extent e, float *scale_updates) {
-    job j = {.e = e, .x = x_norm, .delta = delta, .out = scale_updates};
-    parallel_for(e.c, e.batch * e.spatial, scale_update_channels, &j);
-}
-
-static void mean_delta_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        float sum = 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *d = j->delta + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) sum += d[i];
-        }
-        j->out[f] = (float)((double)sum * (-1. / root(j->variance[f], &j->rule->statistic_terms, j->rule->intermediate)));
-    }
-}
-
-/* mean_delta[f] = -1/root[f] * sum of delta, which is scaled already; overwritten */
-void mean_delta_cpu(const float *delta, const float *variance, extent e, const batchnorm_rule *rule, float *mean_delta) {
-    job j = {.e = e, .delta = delta, .variance = variance, .rule = rule, .out = mean_delta};
-    parallel_for(e.c, e.batch * e.spatial, mean_delta_channels, &j);
-}
-
-static void variance_delta_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        float mean = j->mean[f], sum = 0;
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *x = j->x + plane(&j->e, b, f), *d = j->delta + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) sum += d[i] * (x[i] - mean);
-        }
-        double power = root_to_minus_3(j->variance[f], &j->rule->statistic_terms, j->rule->intermediate);
-        j->out[f] = (float)((double)sum * (-.5 * power));
-    }
-}
-
-/* variance_delta[f] = -.5 * (variance + eps)^-1.5 * sum of delta * (x - mean); overwritten */
-void variance_delta_cpu(const float *x, const float *delta, const float *mean, const float *variance, extent e,
-                        const batchnorm_rule *rule, float *variance_delta) {
-    job j = {.e = e, .x = x, .delta = delta, .mean = mean, .variance = variance, .rule = rule, .out = variance_delta};
-    parallel_for(e.c, e.batch * e.spatial * 2, variance_delta_channels, &j);
-}
-
-/* delta = delta*1/root + variance_delta*2*(x - mean)/n + mean_delta/n, left to right in double, the last quotient in float */
-static void normalize_delta_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    size_t n = j->e.batch * j->e.spatial;
-    for (size_t f = begin; f < end; ++f) {
-        double r = root(j->variance[f], &j->rule->direct_term, j->rule->intermediate);
-        double variance_term = (double)j->variance_delta[f] * 2.;
-        double mean_term = (double)(j->mean_delta[f] / (float)n);
-        float mean = j->mean[f];
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *x = j->x + plane(&j->e, b, f);
-            float *d = j->out + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i)
-                d[i] = (float)((double)d[i] / r + variance_term * (double)(x[i] - mean) / (double)n + mean_term);
-        }
-    }
-}
-
-static void direct_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const job *j = context;
-    for (size_t f = begin; f < end; ++f) {
-        double r = root(j->variance[f], &j->rule->direct_term, j->rule->intermediate);
-        for (size_t b = 0; b < j->e.batch; ++b) {
-            float *d = j->out + plane(&j->e, b, f);
-            for (size_t i = 0; i < j->e.spatial; ++i) d[i] = (float)((double)d[i] / r);
-        }
-    }
-}
-
-/* delta = delta*1/root in place: the statistics are constants */
-void direct_delta_cpu(const float *variance, extent e, const batchnorm_rule *rule, float *delta) {
-    job j = {.e = e, .variance = variance, .rule = rule, .out = delta};
-    parallel_for(e.c, e.batch * e.spatial * 4, direct_channels, &j);
-}
-
-/* delta in place: from the gradient to x_norm (scaled) to the gradient to x */
-void normalize_delta_cpu(const float *x, const float *mean, const float *variance, const float *mean_delta,
-                         const float *variance_delta, extent e, const batchnorm_rule *rule, float *delta) {
-    job j = {.e = e,
-             .x = x,
-             .mean = mean,
-             .variance = variance,
-             .mean_delta = mean_delta,
-             .variance_delta = variance_delta,
-             .rule = rule,
-             .out = delta};
-    parallel_for(e.c, e.batch * e.spatial * 8, normalize_delta_channels, &j);
+void batchnorm_backward(const batchnorm_pass *p) {
+    over_groups(p, WIDTH / 2, 12, backward_groups); /* three arrays: more channels would be more places than the memory likes */
 }

@@ -5,13 +5,38 @@
 #include "../internal.h"
 #include "kernels.h"
 
-void add_bias(float *x, const float *biases, extent e) {
-    for (size_t b = 0; b < e.batch; ++b) {
-        for (size_t f = 0; f < e.c; ++f) {
-            float *plane = x + (b * e.c + f) * e.spatial;
-            for (size_t i = 0; i < e.spatial; ++i) plane[i] += biases[f];
-        }
+typedef struct {
+    float *x;
+    const float *of_channels;
+    extent e;
+} plane_job;
+
+static void add_planes(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const plane_job *j = context;
+    for (size_t p = begin; p < end; ++p) {
+        float *x = j->x + p * j->e.spatial, bias = j->of_channels[p % j->e.c];
+        for (size_t i = 0; i < j->e.spatial; ++i) x[i] += bias;
     }
+}
+
+void add_bias(float *x, const float *biases, extent e) {
+    plane_job j = {x, biases, e};
+    parallel_for(e.batch * e.c, e.spatial, add_planes, &j);
+}
+
+static void scale_planes(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const plane_job *j = context;
+    for (size_t p = begin; p < end; ++p) {
+        float *x = j->x + p * j->e.spatial, scale = j->of_channels[p % j->e.c];
+        for (size_t i = 0; i < j->e.spatial; ++i) x[i] *= scale;
+    }
+}
+
+void scale_bias(float *x, const float *scales, extent e) {
+    plane_job j = {x, scales, e};
+    parallel_for(e.batch * e.c, e.spatial, scale_planes, &j);
 }
 
 void axpy_cpu(size_t n, float alpha, const float *x, float *y) {

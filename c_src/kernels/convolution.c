@@ -2,14 +2,21 @@
  *
  * For each output the sum runs over k = (channel, kernel row, kernel column) from 0 upwards, product and sum rounded to float
  * apart: the order of im2col followed by gemm_nn (pjreddie/darknet src/im2col.c, src/gemm.c). Outputs are independent, so they are
- * computed a tile at a time: TILE_J pixels of the matrix are copied to a panel that stays in the cache, and TILE_I filters run over
- * it together. convolve_plain is the specification. */
+ * computed a tile at a time: filters over a strip of pixels, which is packed in the order in which it is read (tiles.h). A block of
+ * channels is packed for as many strips as stay in the cache; between two blocks the sums wait in the output, which rounds nothing.
+ * convolve_plain is the specification. */
+#include <stdint.h>
 #include <string.h>
 
 #include "../internal.h"
-#include "kernels.h"
+#include "variants.h"
 
-enum { TILE_I = 4, TILE_J = 16, PANEL = 2 * TILE_J };
+enum {
+    STRIPS = 12,
+    DEPTH = 320,
+    FILTERS = 6,
+    LINE = 16
+}; /* strips at a time; products at a time; cut of filters; floats of 64 B */
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -37,98 +44,98 @@ void convolve_plain(const convolution_shape *s, size_t images, size_t groups, co
     }
 }
 
-/* count pixels of one row of the matrix, from output pixel (row, column) on along that row of the picture */
-static void pack_run(const convolution_shape *s, const float *line, ptrdiff_t x, size_t count, float *to) {
-    ptrdiff_t step = (ptrdiff_t)s->stride_x, width = (ptrdiff_t)s->w;
-    if (!line) {
-        memset(to, 0, count * sizeof *to);
-        return;
-    }
-    if (step == 1 && x >= 0 && x + (ptrdiff_t)count <= width) {
-        memcpy(to, line + x, count * sizeof *to);
-        return;
-    }
-    for (size_t i = 0; i < count; ++i, x += step) to[i] = x >= 0 && x < width ? line[x] : 0;
+int is_depthwise(const convolution_shape *s) {
+    /* what is copied stays near the image's own size */
+    return s->c == 1 && s->n == 1 && s->size * s->size <= DEPTHWISE_AREA && !s->direct && s->pad_x <= s->w && s->pad_y <= s->h &&
+           s->stride_x <= s->w;
 }
 
-/* panel[k][0..count) = the matrix's pixels first..first+count; the rest of the panel's width is 0 */
-static void pack(const convolution_shape *s, const float *image, size_t first, size_t count, float *panel) {
-    size_t area = s->size * s->size, depth = s->c * area, pixels = s->out_h * s->out_w;
-    if (count < PANEL) memset(panel, 0, depth * PANEL * sizeof *panel);
-    for (size_t k = 0; k < depth; ++k) {
-        float *to = panel + k * PANEL;
-        if (s->direct) {
-            memcpy(to, image + k * pixels + first, count * sizeof *to);
-            continue;
-        }
-        const float *plane = image + k / area * s->h * s->w;
-        ptrdiff_t dy = (ptrdiff_t)(k % area / s->size * s->dilation) - (ptrdiff_t)s->pad_y;
-        ptrdiff_t dx = (ptrdiff_t)(k % s->size * s->dilation) - (ptrdiff_t)s->pad_x;
-        for (size_t done = 0; done < count;) {
-            size_t row = (first + done) / s->out_w, column = (first + done) % s->out_w;
-            size_t run = s->out_w - column < count - done ? s->out_w - column : count - done;
-            ptrdiff_t y = (ptrdiff_t)(row * s->stride_y) + dy;
-            const float *line = y >= 0 && y < (ptrdiff_t)s->h ? plane + y * (ptrdiff_t)s->w : NULL;
-            pack_run(s, line, (ptrdiff_t)(column * s->stride_x) + dx, run, to + done);
-            done += run;
-        }
-    }
+size_t depthwise_scratch(const convolution_shape *s) {
+    size_t width = (s->w + 2 * s->pad_x) / s->stride_x + 1;
+    return (s->h + 2 * s->pad_y) * s->stride_x * width + chosen_variant()->strip;
 }
 
-/* rows x TILE_J sums over the whole depth, held in registers */
-static inline void tile(size_t rows, size_t depth, const float *const *a, const float *panel, float sums[TILE_I][TILE_J]) {
-    for (size_t i = 0; i < rows; ++i)
-        for (size_t j = 0; j < TILE_J; ++j) sums[i][j] = 0;
-    for (size_t k = 0; k < depth; ++k)
-        for (size_t i = 0; i < rows; ++i)
-            for (size_t j = 0; j < TILE_J; ++j) sums[i][j] += a[i][k] * panel[k * PANEL + j];
+/* Blocks of about the same depth, since a short one moves its sums for little work */
+static size_t channels_at_once(const convolution_shape *s) {
+    size_t area = s->size * s->size, most = area < DEPTH ? DEPTH / area : 1, blocks = (s->c + most - 1) / most;
+    return (s->c + blocks - 1) / blocks;
 }
 
-static void multiply(const convolution_shape *s, const float *weights, const float *panel, size_t count, float *output) {
-    size_t depth = s->c * s->size * s->size, pixels = s->out_h * s->out_w;
-    for (size_t f = 0; f < s->n; f += TILE_I) {
-        size_t rows = s->n - f < TILE_I ? s->n - f : TILE_I;
-        const float *a[TILE_I];
-        for (size_t i = 0; i < TILE_I; ++i) a[i] = weights + (f + (i < rows ? i : 0)) * depth;
-        for (size_t j = 0; j < count; j += TILE_J) {
-            size_t columns = count - j < TILE_J ? count - j : TILE_J;
-            float sums[TILE_I][TILE_J];
-            if (rows == 1)
-                tile(1, depth, a, panel + j, sums);
-            else
-                tile(TILE_I, depth, a, panel + j, sums);
-            for (size_t i = 0; i < rows; ++i) memcpy(output + (f + i) * pixels + j, sums[i], columns * sizeof(float));
-        }
-    }
+size_t convolve_scratch(const convolution_shape *s) {
+    size_t floats = STRIPS * chosen_variant()->strip * channels_at_once(s) * s->size * s->size;
+    if (is_depthwise(s)) floats = depthwise_scratch(s);
+    return (floats + 2 * LINE - 1) / LINE * LINE; /* one line more, to start at one */
 }
 
 typedef struct {
     const convolution_shape *s;
-    size_t groups;
+    const variant *variant;
+    size_t groups, images;
     const float *input, *weights;
     float *output, *scratch;
 } job;
 
-size_t convolve_scratch(const convolution_shape *s) {
-    return s->c * s->size * s->size * PANEL;
+static float *scratch_of(const job *j, size_t thread) {
+    uintptr_t start = (uintptr_t)(j->scratch + thread * convolve_scratch(j->s)), line = LINE * sizeof(float);
+    return (float *)((start + line - 1) / line * line);
 }
 
-static void convolve_panels(void *context, size_t begin, size_t end, size_t thread) {
+/* Strips begin..end of one image */
+static void convolve_image(const job *j, convolution_block b, size_t image, size_t begin, size_t end, float *strips) {
+    const convolution_shape *s = j->s;
+    size_t area = s->size * s->size, pixels = s->out_h * s->out_w, width = j->variant->strip;
+    const float *from = j->input + image * s->c * s->h * s->w, *weights = j->weights + image % j->groups * s->n * s->c * area;
+    for (size_t at = begin; at < end; at += STRIPS) {
+        size_t first = at * width, last = (at + STRIPS < end ? at + STRIPS : end) * width;
+        if (last > pixels) last = pixels;
+        for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
+            b.end = b.begin + channels_at_once(s) < s->c ? b.begin + channels_at_once(s) : s->c;
+            j->variant->pack(&b, from, first, last - first, strips);
+            j->variant->multiply(&b, weights, strips, first, last - first, j->output + image * s->n * pixels);
+        }
+    }
+}
+
+static size_t strips_of(const job *j) {
+    return (j->s->out_h * j->s->out_w + j->variant->strip - 1) / j->variant->strip;
+}
+
+/* All filters over the strips begin..end of all images */
+static void convolve_strips(void *context, size_t begin, size_t end, size_t thread) {
+    const job *j = context;
+    size_t strips = strips_of(j);
+    convolution_block b = {.s = j->s, .first_filter = 0, .end_filter = j->s->n};
+    while (begin < end) {
+        size_t image = begin / strips, stop = (image + 1) * strips < end ? (image + 1) * strips : end;
+        convolve_image(j, b, image, begin - image * strips, stop - image * strips, scratch_of(j, thread));
+        begin = stop;
+    }
+}
+
+/* The filters of begin..end, FILTERS each, over all pixels */
+static void convolve_filters(void *context, size_t begin, size_t end, size_t thread) {
+    const job *j = context;
+    size_t last = end * FILTERS < j->s->n ? end * FILTERS : j->s->n;
+    convolution_block b = {.s = j->s, .first_filter = begin * FILTERS, .end_filter = last};
+    for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, strips_of(j), scratch_of(j, thread));
+}
+
+static void convolve_depthwise(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
     const convolution_shape *s = j->s;
-    size_t depth = s->c * s->size * s->size, pixels = s->out_h * s->out_w, panels = (pixels + PANEL - 1) / PANEL;
-    float *panel = j->scratch + thread * convolve_scratch(s);
-    for (size_t item = begin; item < end; ++item) {
-        size_t image = item / panels, first = item % panels * PANEL;
-        size_t count = pixels - first < PANEL ? pixels - first : PANEL;
-        pack(s, j->input + image * s->c * s->h * s->w, first, count, panel);
-        multiply(s, j->weights + image % j->groups * s->n * depth, panel, count, j->output + image * s->n * pixels + first);
-    }
+    for (size_t i = begin; i < end; ++i)
+        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch_of(j, thread),
+                              j->output + i * s->out_h * s->out_w);
 }
 
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
-    job j = {s, groups, input, weights, output, scratch};
-    size_t panels = (s->out_h * s->out_w + PANEL - 1) / PANEL;
-    parallel_for_on(threads, images * panels, s->n * s->c * s->size * s->size * PANEL, convolve_panels, &j);
+    job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
+    size_t strips = images * strips_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
+    if (is_depthwise(s))
+        parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);
+    else if (strips < 16 * threads && filters >= 16 * threads) /* few pixels: more even by filters, though each thread packs */
+        parallel_for_on(threads, filters, FILTERS * s->c * area * strips * j.variant->strip, convolve_filters, &j);
+    else
+        parallel_for_on(threads, strips, s->n * s->c * area * j.variant->strip, convolve_strips, &j);
 }

@@ -11,23 +11,11 @@ typedef struct {
     size_t batch, c, spatial;
 } extent;
 
-/* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
+/* ---- batchnorm_plain.c ------------------------------------------------------------------------------------------------------ */
 
-void mean_cpu(const float *x, extent e, float *mean);
-void square_deviations_cpu(const float *x, const float *mean, extent e, float *sums);
-void scale_variance(const float *sums, size_t c, size_t n, denominator d, float *variance);
-void move_rolling(float *rolling, const float *value, size_t c, const batchnorm_rule *rule);
-void normalize_cpu(float *x, const float *mean, const float *variance, extent e, const batchnorm_rule *rule, float *x_norm);
-void scale_add_bias(float *x, const float *scales, const float *biases, extent e);
-void backward_bias(float *bias_updates, const float *delta, extent e);
-void backward_scale_cpu(const float *x_norm, const float *delta, extent e, float *scale_updates);
-void scale_bias(float *x, const float *scales, extent e);
-void mean_delta_cpu(const float *delta, const float *variance, extent e, const batchnorm_rule *rule, float *mean_delta);
-void variance_delta_cpu(const float *x, const float *delta, const float *mean, const float *variance, extent e,
-                        const batchnorm_rule *rule, float *variance_delta);
-void normalize_delta_cpu(const float *x, const float *mean, const float *variance, const float *mean_delta,
-                         const float *variance_delta, extent e, const batchnorm_rule *rule, float *delta);
-void direct_delta_cpu(const float *variance, extent e, const batchnorm_rule *rule, float *delta);
+/* sqrt(v + eps) or sqrt(v) + eps; (v + eps)^-1.5 or what stands for it */
+double batchnorm_root(float v, const epsilon_rule *e, precision p);
+double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, precision p);
 
 /* ---- activations.c ---------------------------------------------------------------------------------------------------------- */
 
@@ -39,6 +27,8 @@ void activate_channels(float *x, extent e, activation a, const arithmetic_rule *
 
 /* x[b][c][s] += biases[c] */
 void add_bias(float *x, const float *biases, extent e);
+/* x[b][c][s] *= scales[c] */
+void scale_bias(float *x, const float *scales, extent e);
 /* y[i] += alpha * x[i];  x[i] *= alpha */
 void axpy_cpu(size_t n, float alpha, const float *x, float *y);
 void scal_cpu(size_t n, float alpha, float *x);

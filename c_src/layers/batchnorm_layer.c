@@ -1,19 +1,16 @@
 /* Batch normalization: of its own ([batchnorm], input copied to output) and in place behind a convolutional or connected layer.
  * The order of the steps is pjreddie/darknet src/batchnorm_layer.c; there the layer of its own crashes on the CPU, since x, x_norm,
  * mean_delta and variance_delta are never allocated. Here they come with the first forward that needs them. */
+#include <stdint.h>
 #include <string.h>
 
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
-static extent extent_of(const layer *l, size_t batch) {
-    return (extent){batch, l->c, l->h * l->w};
-}
+static status normalize_input(layer *l, const float *input, float *output, const network_state *state);
 
 static status forward_standalone(layer *l, const network_state *state) {
-    /* memmove: the input may be a view of the last output */
-    memmove(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
-    return normalize_output(l, l->output, state);
+    return normalize_input(l, state->input, l->output, state);
 }
 
 status make_batchnorm_layer(layer **made, size_t c, size_t h, size_t w, const batchnorm_rule *rule) {
@@ -64,19 +61,23 @@ status check_batchnorm_layer(const layer *l, size_t n, const network_state *stat
     return fail(STATUS_NUMERICS, "one value in each channel has no variance over n-1 = 0; give a larger batch");
 }
 
-/* The rolling variance takes up the rule's own variance, of which kept (c) is the place. */
-static void train_forward(layer *l, float *output, extent e, float *x_norm, float *kept) {
-    const batchnorm_rule *rule = &l->batchnorm_rule;
-    size_t n = e.batch * e.spatial;
-    mean_cpu(output, e, l->mean);
-    square_deviations_cpu(output, l->mean, e, l->variance);
-    if (!l->freeze_statistics) {
-        scale_variance(l->variance, e.c, n, rule->keep_variance, kept);
-        move_rolling(l->rolling_mean, l->mean, e.c, rule);
-        move_rolling(l->rolling_variance, kept, e.c, rule);
-    }
-    scale_variance(l->variance, e.c, n, rule->normalize_variance, l->variance);
-    normalize_cpu(output, l->mean, l->variance, e, rule, x_norm);
+/* rolling *= keep; rolling += add * value: two roundings and one for the product */
+static void move_rolling(layer *l, float *rolling, const float *value) {
+    scal_cpu(l->c, (float)l->batchnorm_rule.rolling_keep, rolling);
+    axpy_cpu(l->c, (float)l->batchnorm_rule.rolling_add, value, rolling);
+}
+
+static int overlap(const float *a, size_t n, const float *b, size_t m) {
+    return a && b && (uintptr_t)a < (uintptr_t)(b + m) && (uintptr_t)b < (uintptr_t)(a + n);
+}
+
+/* A caller may give a view of an array that the pass writes: such an input is copied to the output first. written: two arrays of n
+ * floats and two of c. */
+static const float *readable(const float *input, size_t n, float *output, const float *const *written, size_t c) {
+    int disturbed = input != output && overlap(input, n, output, n);
+    for (size_t i = 0; i < 4; ++i) disturbed |= overlap(input, n, written[i], i < 2 ? n : c);
+    if (disturbed) memmove(output, input, n * sizeof *output);
+    return disturbed ? output : input;
 }
 
 /* Everything that can fail in a forward, before anything changes. */
@@ -94,30 +95,56 @@ static status prepare_forward(layer *l, size_t floats, const network_state *stat
     return s;
 }
 
-status normalize_output(layer *l, float *output, const network_state *state) {
-    extent e = extent_of(l, state->batch);
-    size_t floats = e.batch * l->outputs;
+static status normalize_input(layer *l, const float *input, float *output, const network_state *state) {
+    size_t floats = state->batch * l->outputs;
     float *kept = NULL;
     status s = prepare_forward(l, floats, state, &kept);
     if (s != STATUS_OK) return s;
-    if (state->cache) {
-        memcpy(l->x, output, floats * sizeof *output);
-        l->x_batch = e.batch;
-    }
-    l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
-    if (state->train) {
-        train_forward(l, output, e, state->cache ? l->x_norm : NULL, kept);
-        if (state->cache) l->x_norm_batch = e.batch;
-    } else {
-        normalize_cpu(output, l->rolling_mean, l->rolling_variance, e, &l->batchnorm_rule, NULL);
+    float *x = state->cache ? l->x : NULL, *x_norm = state->cache && state->train ? l->x_norm : NULL;
+    const float *written[] = {x, x_norm, l->mean, l->variance};
+    batchnorm_pass p = {.batch = state->batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
+    p.scales = l->scales, p.biases = l->biases;
+    p.input = readable(input, floats, output, written, l->c), p.output = output;
+    p.x = x, p.x_norm = x_norm, p.kept = kept;
+    p.mean = state->train ? l->mean : l->rolling_mean, p.variance = state->train ? l->variance : l->rolling_variance;
+    if (state->train)
+        batchnorm_train(&p);
+    else
+        batchnorm_infer(&p);
+    if (state->train && !l->freeze_statistics) {
+        move_rolling(l, l->rolling_mean, l->mean);
+        move_rolling(l, l->rolling_variance, kept);
     }
     array_release(kept);
-    scale_add_bias(output, l->scales, l->biases, e);
+    if (x) l->x_batch = state->batch;
+    if (x_norm) l->x_norm_batch = state->batch;
+    l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
     return STATUS_OK;
 }
 
-status forward_batchnorm_layer(layer *l, const network_state *state) {
-    return forward_layer(l, state);
+status normalize_output(layer *l, float *output, const network_state *state) {
+    return normalize_input(l, output, output, state);
+}
+
+/* Whether it lies in an array of the layer's own, of which it may be a caller's view */
+static int is_own(const layer *l, const float *output, size_t n) {
+    const float *own[] = {l->output,   l->x,          l->x_norm,         l->delta,           l->mean,
+                          l->variance, l->mean_delta, l->variance_delta, l->scale_updates,   l->bias_updates,
+                          l->scales,   l->biases,     l->rolling_mean,   l->rolling_variance};
+    for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
+        if (overlap(output, n, own[i], array_size(own[i]))) return 1;
+    return 0;
+}
+
+status forward_batchnorm_layer(layer *l, const network_state *state, float *output) {
+    size_t n, factors[] = {state->batch, l->outputs};
+    if (state->batch && product(&n, factors, 2) && !is_own(l, output, n)) {
+        l->batch = state->batch;
+        return normalize_input(l, state->input, output, state);
+    }
+    status s = forward_layer(l, state);
+    if (s == STATUS_OK) memcpy(output, l->output, state->batch * l->outputs * sizeof *output);
+    return s;
 }
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
@@ -133,20 +160,20 @@ static status ready_for_backward(const layer *l, size_t batch, int train) {
     return STATUS_OK;
 }
 
-static void backward(layer *l, extent e, int train) {
+static void backward(layer *l, const float *delta, size_t batch, int train) {
     const batchnorm_rule *rule = &l->batchnorm_rule;
     int rolling = !train && rule->eval_statistics != STATISTICS_BATCH;
-    const float *mean = rolling ? l->rolling_mean : l->mean, *variance = rolling ? l->rolling_variance : l->variance;
-    if (rule->bias_gradient) backward_bias(l->bias_updates, l->delta, e);
-    backward_scale_cpu(l->x_norm, l->delta, e, l->scale_updates);
-    scale_bias(l->delta, l->scales, e);
-    if (rolling && rule->eval_statistics == STATISTICS_CONSTANT) {
-        direct_delta_cpu(variance, e, rule, l->delta);
-        return;
-    }
-    mean_delta_cpu(l->delta, variance, e, rule, l->mean_delta);
-    variance_delta_cpu(l->x, l->delta, mean, variance, e, rule, l->variance_delta);
-    normalize_delta_cpu(l->x, mean, variance, l->mean_delta, l->variance_delta, e, rule, l->delta);
+    const float *updates[] = {NULL, NULL, l->scale_updates, l->bias_updates},
+                *deltas[] = {NULL, NULL, l->mean_delta, l->variance_delta};
+    size_t n = batch * l->outputs;
+    delta = readable(readable(delta, n, l->delta, updates, l->c), n, l->delta, deltas, l->c);
+    batchnorm_pass p = {.batch = batch, .c = l->c, .spatial = l->h * l->w, .rule = rule, .scales = l->scales};
+    p.input = delta, p.output = l->delta, p.x = l->x, p.x_norm = l->x_norm;
+    p.mean = rolling ? l->rolling_mean : l->mean, p.variance = rolling ? l->rolling_variance : l->variance;
+    p.scale_updates = l->scale_updates, p.bias_updates = rule->bias_gradient ? l->bias_updates : NULL;
+    p.mean_delta = l->mean_delta, p.variance_delta = l->variance_delta;
+    p.constant = rolling && rule->eval_statistics == STATISTICS_CONSTANT;
+    batchnorm_backward(&p);
 }
 
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train) {
@@ -156,8 +183,7 @@ status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta
     float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
     if (ensure_channels(l, fields, 4) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     l->delta_batch = batch;
-    memcpy(l->delta, delta, n * sizeof *delta);
-    backward(l, extent_of(l, batch), train);
+    backward(l, delta, batch, train);
     if (input_delta) memcpy(input_delta, l->delta, n * sizeof *delta);
     return STATUS_OK;
 }

@@ -78,7 +78,8 @@ static void share(float **own, float *other) {
 
 void share_parameters(layer *l, const layer *other) {
     share(&l->weights, other->weights);
-    share(&l->biases, other->biases);
+    /* Without a batchnorm of its own, l adds the biases of the other's. */
+    share(&l->biases, other->batchnorm && !l->batchnorm ? other->batchnorm->biases : other->biases);
     share(&l->scales, other->scales);
     share(&l->rolling_mean, other->rolling_mean);
     share(&l->rolling_variance, other->rolling_variance);

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import DarknetError
-from . import check, cut, demo, detect, diff, info, lint, profiles
+from . import check, convert, cut, demo, detect, diff, fold, info, lint, profiles
 
 __all__ = ["app", "main"]
 
@@ -21,6 +21,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("detect")(detect.detect)
+app.command("fold")(fold.fold)
+app.command("convert")(convert.convert)
 app.command("profiles")(profiles.profiles)
 app.command("check")(check.check)
 app.command("lint")(lint.lint)

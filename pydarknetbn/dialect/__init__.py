@@ -9,6 +9,7 @@ from __future__ import annotations
 from .conventions import CONVENTIONS
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
 from .faults import FAULTS, Fault
+from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
 from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
@@ -17,6 +18,8 @@ __all__ = [
     "ACTIVATIONS",
     "AUTOMATIC",
     "CONVENTIONS",
+    "CONVENTIONS_OF_STATISTICS",
+    "DARKNET_STATISTICS",
     "DIALECTS",
     "FAULTS",
     "INFERENCE_KEYS",
@@ -32,6 +35,7 @@ __all__ = [
     "LayerRule",
     "Parser",
     "Profile",
+    "Statistics",
     "dialect_named",
     "profile_named",
     "profiles",

@@ -73,6 +73,7 @@ _PJREDDIE = Dialect(
     crnn_padding=1,
     dropout_probability=0.5,
     yolo_max_boxes=90,
+    plain_shortcut_weights=False,
     normalization_alpha=0.0001,
     profile="pjreddie-cpu",
 )
@@ -102,6 +103,7 @@ _ALEXEYAB = replace(
     crnn_padding=0,
     dropout_probability=0.2,
     yolo_max_boxes=200,
+    plain_shortcut_weights=False,  # src/parser.c:933 looks at the other option
     profile="alexeyab-cpu",
 )
 
@@ -110,6 +112,7 @@ _HANK_AI = replace(
     name="hank-ai",
     sections=(_COMMON_SECTIONS - {"local"}) | _ALEXEYAB_ONLY,
     duplicate_key="error",
+    plain_shortcut_weights=True,
     profile="hank-ai-cpu",
 )
 

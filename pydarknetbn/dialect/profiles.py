@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from .frameworks import framework_profiles
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
@@ -221,7 +222,8 @@ _PROFILES = (
     ),
 )
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _PROFILES})
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _ALEXEYAB_LAYERS))
+PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 
 def profiles() -> tuple[Profile, ...]:

@@ -129,6 +129,7 @@ class Dialect:
         rnn_has_hidden: an [rnn] reads hidden=; else it has as many hidden values as outputs.
         crnn_padding: of a [crnn] without padding=.
         dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        plain_shortcut_weights: its program takes weights of a [shortcut] without a normalization, and does not end there.
         normalization_alpha: default of the alpha of a [normalization].
         profile: the profile that computes by default.
     """
@@ -151,5 +152,6 @@ class Dialect:
     crnn_padding: int
     dropout_probability: float
     yolo_max_boxes: int
+    plain_shortcut_weights: bool
     normalization_alpha: float
     profile: str

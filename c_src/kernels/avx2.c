@@ -1,0 +1,12 @@
+/* The inner loops for x86-64 with AVX2. Compiled with -mavx2 for itself alone; elsewhere there is nothing of it but its name. */
+#if defined(__AVX2__)
+#define LANES 8
+#include "tiles.h"
+
+#include "batchnorm_lanes.h"
+
+const variant avx2_variant = {"avx2", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};
+#else
+#include "variants.h"
+const variant avx2_variant = {.name = NULL};
+#endif

@@ -1,0 +1,7 @@
+/* The inner loops for any processor: vectors of four floats, which every compiler takes apart where there are none. */
+#define LANES 4
+#include "tiles.h"
+
+#include "batchnorm_lanes.h"
+
+const variant portable_variant = {"portable", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};

@@ -1,0 +1,76 @@
+/* What is compiled once for each instruction set, and the table through which it is called (cpu.c). */
+#ifndef DARKNETBN_VARIANTS_H
+#define DARKNETBN_VARIANTS_H
+
+#include "kernels.h"
+
+/* What takes part in one step: the products of some channels for some filters of one group. */
+typedef struct {
+    const convolution_shape *s;
+    size_t begin, end; /* channels; the sums start from 0 where begin is 0, else from what output holds */
+    size_t first_filter, end_filter;
+} convolution_block;
+
+enum { WIDTH = 16 }; /* channels that a batchnorm takes at a time, or half of them */
+
+/* out = (input - mean) / root * scale + bias; copies of input and of the quotient where these are not NULL */
+typedef struct {
+    size_t n;
+    const float *input;
+    float *x, *x_norm, *output, mean, scale, bias;
+    double root;
+    precision intermediate;
+} plane_normalization;
+
+typedef struct {
+    size_t n;
+    const float *x, *delta;
+    float *output, mean, scale;
+    double root, variance_term, mean_term, count;
+    int constant;
+} plane_delta;
+
+/* Channels of one image that are summed side by side */
+typedef struct {
+    size_t width, n; /* channels, pixels of each */
+} group;
+
+/* Sums over one image, for each channel: of delta, delta * x_norm, scaled delta, scaled delta * (x - mean) */
+typedef struct {
+    group group;
+    const float *const *x, *const *x_norm, *const *delta; /* (width) planes */
+    float means[WIDTH], scales[WIDTH], sums[4][WIDTH];
+} group_deltas;
+
+typedef struct {
+    const char *name;
+    size_t strip; /* pixels that a tile covers */
+    /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
+     * last of the pixels. */
+    void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
+    /* output: of filter 0 and pixel 0 */
+    void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
+                     float *output);
+    /* one filter of one channel; scratch: depthwise_scratch() floats */
+    void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
+    /* n more values of each channel go into their sums, in order */
+    void (*sum)(const float *const *x, const group *g, float *sums);
+    void (*squares)(const float *const *x, const group *g, const float *means, float *sums);
+    void (*delta_sums)(group_deltas *d);
+    void (*normalize)(const plane_normalization *n);
+    void (*carry)(const plane_delta *d);
+} variant;
+
+extern const variant portable_variant;
+extern const variant avx2_variant; /* its name is NULL where it was not compiled */
+
+/* The one that fits this processor, or that set_cpu_variant() says. */
+const variant *chosen_variant(void);
+
+enum { DEPTHWISE_AREA = 49 }; /* of the largest kernel that depthwise() takes */
+
+/* Whether depthwise() may be used, and what it needs: a copy of the image with its padding, columns sorted by column % stride. */
+int is_depthwise(const convolution_shape *s);
+size_t depthwise_scratch(const convolution_shape *s);
+
+#endif

@@ -1,0 +1,121 @@
+"""The fast passes of batch normalization equal the plain loops that specify them, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import assert_same_bits
+from pydarknetbn import _native, cpu_info, num_threads
+from pydarknetbn._native import Array, ffi, lib
+from pydarknetbn.cpu import cpu_variant
+from pydarknetbn.dialect import PROFILES
+
+VARIANTS = cpu_info().variants
+SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38], np.float32)
+CHANNELS = ("scales", "biases", "mean", "variance", "kept", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
+IMAGES = ("input", "output", "x", "x_norm")
+RULES = sorted({profile.rule(host) for profile in PROFILES.values() for host in ("batchnorm", "convolutional")}, key=repr)
+
+
+def arrays(batch: int, c: int, spatial: int, seed: int, kind: str) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    made = {name: rng.normal(size=c).astype(np.float32) for name in CHANNELS}
+    made |= {name: rng.normal(size=batch * c * spatial).astype(np.float32) for name in IMAGES}
+    made["variance"] = rng.gamma(1.0, size=c).astype(np.float32)
+    if kind == "special":
+        for array in made.values():
+            chosen = rng.random(array.shape) < 0.05
+            array[chosen] = rng.choice(SPECIAL, int(chosen.sum()))
+    elif kind == "grid":  # quotients that are often halfway between two floats
+        made["mean"][:], made["variance"][:] = 0, 1
+        for name in IMAGES:
+            made[name] = (np.round(made[name] * 64) / 64 * (1 + rng.integers(0, 8, made[name].shape) * 2.0**-23)).astype(np.float32)
+    return made
+
+
+def run(
+    function: Any, rule: Any, sizes: tuple[int, int, int], given: dict[str, Array], drop: frozenset[str], **flags: int
+) -> dict[str, Array]:
+    """The arrays after a pass over copies of the given ones."""
+    after = {name: array.copy() for name, array in given.items()}
+    p = ffi.new("batchnorm_pass *")
+    p.batch, p.c, p.spatial = sizes
+    struct = _native.rule("batchnorm_rule", rule)
+    p.rule = struct
+    pointers = {name: _native.floats(array) for name, array in after.items()}
+    for name, pointer in pointers.items():
+        setattr(p, name, ffi.NULL if name in drop else pointer)
+    if "in place" in drop:
+        p.output = pointers["input"]
+    for name, value in flags.items():
+        setattr(p, name, value)
+    function(p)
+    return after
+
+
+def compare(name: str, variant: str, threads: int, *arguments: Any, **flags: int) -> None:
+    with cpu_variant(variant), num_threads(threads):
+        got = run(getattr(lib, name), *arguments, **flags)
+    want = run(getattr(lib, f"{name}_plain"), *arguments, **flags)
+    for array, expected in want.items():
+        assert_same_bits(got[array], expected, f"{name} {array}")
+
+
+SIZES = st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 150))
+SEED = st.integers(0, 2**31)
+KIND = st.sampled_from(["normal", "special", "grid"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    sizes=SIZES,
+    seed=SEED,
+    kind=KIND,
+    rule=st.sampled_from(RULES),
+    drop=st.frozensets(st.sampled_from(["x", "x_norm", "in place"])),
+    threads=st.sampled_from([1, 2]),
+)
+@pytest.mark.parametrize("name", ["batchnorm_train", "batchnorm_infer"])
+def test_forward_equals_plain(
+    name: str, variant: str, sizes: tuple[int, int, int], seed: int, kind: str, rule: Any, drop: frozenset[str], threads: int
+) -> None:
+    compare(name, variant, threads, rule, sizes, arrays(*sizes, seed, kind), drop)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    sizes=SIZES,
+    seed=SEED,
+    kind=KIND,
+    rule=st.sampled_from(RULES),
+    drop=st.frozensets(st.sampled_from(["bias_updates"])),
+    constant=st.booleans(),
+    threads=st.sampled_from([1, 2]),
+)
+def test_backward_equals_plain(
+    variant: str,
+    sizes: tuple[int, int, int],
+    seed: int,
+    kind: str,
+    rule: Any,
+    drop: frozenset[str],
+    constant: bool,
+    threads: int,
+) -> None:
+    compare("batchnorm_backward", variant, threads, rule, sizes, arrays(*sizes, seed, kind), drop, constant=constant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_quotients_halfway_between_two_floats_are_rounded_as_by_a_division(variant: str) -> None:
+    """Of all x in a binade over 3: none is exact, and some lie within 2^-29 of halfway."""
+    given = arrays(1, 1, 2**20, 0, "normal")
+    given["mean"][:], given["variance"][:] = 0, 9
+    given["input"] = (1 + np.arange(2**20) * 2.0**-20).astype(np.float32)
+    compare("batchnorm_infer", variant, 2, PROFILES["pjreddie-cpu"].rule("convolutional"), (1, 1, 2**20), given, frozenset({"x"}))
