@@ -124,6 +124,7 @@ def _forward(contender: str, net: Any, image: Any) -> Call:
     if contender == "ours":
         return lambda: net.forward(image)
     import torch
+
     from pydarknetbn.convert import to_torch  # type: ignore[import-not-found]
 
     module, given = to_torch(net), torch.from_numpy(image)

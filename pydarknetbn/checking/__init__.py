@@ -153,7 +153,8 @@ class _Examined:
             return
         batch, subdivisions = (net.integer(key, 1, minimum=1) for key in ("batch", "subdivisions"))
         images, seen = max(batch // subdivisions, 1), self.header.seen
-        keep = max(rule.rolling_keep for profile in PROFILES.values() for rule in profile.batchnorm.values())
+        programs = (profile for profile in PROFILES.values() if profile.evidence == "recorded")  # frameworks write no such files
+        keep = max(rule.rolling_keep for profile in programs for rule in profile.batchnorm.values())
         left = keep ** (max(seen, 0) / images)
         self.notes.append(
             f"{self.source.name}: {seen:,} images seen leave {left:.2%} of the start in the rolling arrays, assuming {keep:g} kept "

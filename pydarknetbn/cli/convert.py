@@ -15,6 +15,7 @@ from ..errors import UnsupportedError, WeightsError
 from ..files import write_atomically
 from ..network import Network
 from . import common, inputs
+from .convert_onnx import BatchOption, Boxes, BoxesOption, FoldOption, OnnxOptions, VerifyOption, write_onnx
 
 __all__ = ["READERS", "WRITERS", "convert"]
 
@@ -49,13 +50,20 @@ def convert(
     style: StyleOption = Style.LAYERS,
     dtype: DtypeOption = Dtype.FLOAT32,
     pictures: inputs.InputOption = None,
+    fold: FoldOption = True,
+    boxes: BoxesOption = Boxes.RAW,
+    batch: BatchOption = "dynamic",
+    verify: VerifyOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
     dialect: common.DialectOption = "auto",
     profile: common.ProfileOption = None,
     threads: common.ThreadsOption = None,
 ) -> None:
-    """Write a network as .npz, .safetensors or .pt, or read one of these back."""
+    """Write a network as .onnx, .npz, .safetensors or .pt, or read one of the last three back.
+
+    Exit code 1: a layer's output in onnxruntime is not this package's own.
+    """
     if len(files) != (2 if source else 3):
         wanted = "CFG and the .weights to write" if source else "CFG, WEIGHTS and the file to write"
         raise typer.BadParameter(f"expected {wanted}, got {len(files)} files")
@@ -63,23 +71,34 @@ def convert(
     if source:
         net = _pick(READERS, source, "read")(source, cfg, style.value, profile)
         net.save(target)
+    elif target.suffix == ".onnx":
+        net = common.load_network(cfg, files[1], dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+        options = OnnxOptions(fold, boxes, batch, verify)
+        return _end_onnx(write_onnx(net, target, options, dtype=dtype.value, quiet=quiet or json), json)
     else:
         write = _pick(WRITERS, target, "written")
         net = common.load_network(cfg, files[1], dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
         half = _halve(net, dtype, pictures, quiet or json) if dtype is not Dtype.FLOAT32 else None
         write(half[0] if half else net, target, style.value, dtype.value)
         if json and half:
-            common.print_json({"file": str(target), "half": half[1].to_json()})
-            return
+            return common.print_json({"file": str(target), "half": half[1].to_json()})
     if json:
         common.print_json({"file": str(target)})
     elif not quiet:
         common.console().print(f"written: {target}", markup=False)
 
 
+def _end_onnx(document: dict[str, Any], json: bool) -> None:
+    if json:
+        common.print_json(document)
+    if not document.get("verification", {}).get("agrees", True):
+        raise typer.Exit(1)
+
+
 def _pick(table: Mapping[str, Any], path: Path, what: str) -> Any:
     if path.suffix not in table:
-        raise UnsupportedError(f"{path}: expected a file of {', '.join(table)}; {path.suffix or 'another'} is not {what}")
+        known = [*table, *([".onnx"] if table is WRITERS else [])]
+        raise UnsupportedError(f"{path}: expected a file of {', '.join(known)}; {path.suffix or 'another'} is not {what}")
     return table[path.suffix]
 
 

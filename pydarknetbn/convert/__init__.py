@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .conventions import BatchNormArrays, batchnorm
     from .from_torch import from_torch
     from .half import HalfReport, half_report
+    from .onnx_export import to_onnx
     from .state import from_state_dict, to_state_dict
     from .to_torch import to_torch
 
@@ -23,6 +24,7 @@ __all__ = [
     "from_torch",
     "half_report",
     "to_npz",
+    "to_onnx",
     "to_safetensors",
     "to_state_dict",
     "to_torch",
@@ -38,6 +40,7 @@ _MODULES = {
     "from_torch": "from_torch",
     "half_report": "half",
     "to_npz": "arrays",
+    "to_onnx": "onnx_export",
     "to_safetensors": "arrays",
     "to_state_dict": "state",
     "to_torch": "to_torch",
