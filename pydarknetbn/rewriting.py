@@ -21,7 +21,7 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str], *, headings: Mappi
     Args:
         cfg: what was read.
         changes: new values by (number of the layer, -1 for [net]; key). An option that is not there becomes the first of its
-            section.
+            section, and a last line without an end gets one before it.
         headings: new names by number of the layer, such as "[route]".
     """
     lines = _LINES.findall(cfg.text)
@@ -31,15 +31,15 @@ def rewrite(cfg: Cfg, changes: Mapping[tuple[int, str], str], *, headings: Mappi
         section = by_index[index]
         line = _line_of(section, key)
         if line is None:
-            inserted.setdefault(section.line, []).append(f"{key}={value}{_line_end(lines[section.line - 1])}")
+            end = _line_end(lines[section.line - 1]) or _line_end(lines[0]) or "\n"
+            lines[section.line - 1] = lines[section.line - 1].rstrip("\r\n") + end
+            inserted.setdefault(section.line, []).append(f"{key}={value}{end}")
         else:
             lines[line - 1] = _with_value(lines[line - 1], value)
     for index, name in (headings or {}).items():
         at = by_index[index].line - 1
         lines[at] = _HEADING.sub(lambda _, name=name: name, lines[at], count=1)  # type: ignore[misc]
     for number, added in inserted.items():
-        if not lines[number - 1].endswith(("\r", "\n")):  # the last line of a text without a line end
-            lines[number - 1] += _line_end(lines[number - 1])
         lines[number - 1] += "".join(added)
     return "".join(lines)
 
@@ -53,4 +53,4 @@ def _line_of(section: Section, key: str) -> int | None:
 
 
 def _line_end(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :] or "\n"
+    return line[len(line.rstrip("\r\n")) :]

@@ -103,3 +103,26 @@ def test_file_of_a_net_with_more_classes_changes_nothing_and_names_both_counts()
         assert f"holds {floats} floats" in message
         assert "takes 116" in message
         assert words in message
+
+
+UNTIDY = {
+    "no blank line between": b"[net]\nwidth=8\nheight=8\nchannels=3\n[conv]\nfilters=2\nbatch_normalize=1\n[max]\nsize=2\n",
+    "blank lines and remarks inside": (
+        b"\n\n[net]\nwidth=8\n\n# rows\nheight=8\n\n\nchannels=3\n\n[conv]\n\nfilters=2\n\n; as trained\n"
+        b"batch_normalize=1\n\n\n[max]\n\nsize=2\n\n\n"
+    ),
+    "no end of the last line": b"[net]\nwidth=8\nheight=8\nchannels=3\n\n[conv]\nfilters=2\nbatch_normalize=1\n\n[max]\nsize=2",
+}
+
+
+@pytest.mark.parametrize("dialect", ["pjreddie", "alexeyab", "hank-ai"])
+@pytest.mark.parametrize("text", UNTIDY.values(), ids=UNTIDY)
+def test_blank_lines_make_no_sections_and_what_is_written_ends_its_last_line(text, dialect):
+    tidy = cfg_of("conv filters=2 batch_normalize=1", "max size=2")
+    data = weights_of(numbered(14))
+    net, other = dn.load(text, data, dialect=dialect), dn.load(tidy, data, dialect=dialect)
+    assert [layer.out_shape for layer in net.layers] == [(2, 8, 8), (2, 8, 8)]
+    assert net.forward(ramp(3, 8, 8))[0].tobytes() == other.forward(ramp(3, 8, 8))[0].tobytes()
+    folded, _ = dn.fold(net)
+    ended = text if text.endswith(b"\n") else text + b"\n"
+    assert folded.origin.cfg.text == ended.replace(b"batch_normalize=1", b"batch_normalize=0").decode()

@@ -30,6 +30,11 @@ def test_absent_option_becomes_the_first_of_its_section():
     assert rewritten(TEXT, {(1, "size"): "3"}) == TEXT.replace("[conv]\nfilters=4", "[conv]\nsize=3\nfilters=4")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_option_of_a_section_that_ends_the_text_has_a_line_of_its_own(end):
+    assert rewritten(f"[net]{end}[conv]", {(0, "filters"): "3"}) == f"[net]{end}[conv]{end}filters=3{end}"
+
+
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_line_ends_stay_and_new_lines_have_the_same(end):
     text = TEXT.replace("\n", end)

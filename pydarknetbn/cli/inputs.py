@@ -49,10 +49,9 @@ def _read(net: Network, source: Path) -> Array:
 
 def _array(source: Path, shape: tuple[int, int, int]) -> Array:
     try:
-        loaded = np.load(source, allow_pickle=False)
+        arrays = _arrays_of(source)
     except (ValueError, zipfile.BadZipFile, EOFError) as reason:
         raise ShapeError(f"{source}: cannot be read as a NumPy array: {reason}") from None
-    arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     array = arrays.get("input", next(iter(arrays.values())) if len(arrays) == 1 else None)
     if array is None:
         raise ShapeError(f"{source}: holds {', '.join(sorted(arrays)) or 'no array'}; expected an array named input")
@@ -62,3 +61,11 @@ def _array(source: Path, shape: tuple[int, int, int]) -> Array:
             f"{source}: holds {array.dtype} of shape {array.shape}; the network takes (batch, {shape[0]}, {shape[1]}, {shape[2]})"
         )
     return np.ascontiguousarray(array.reshape(-1, *shape), np.float32)
+
+
+def _arrays_of(source: Path) -> dict[str, Array]:
+    loaded = np.load(source, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return {"": loaded}
+    with loaded:
+        return {name: loaded[name] for name in loaded.files}

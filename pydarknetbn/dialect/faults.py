@@ -91,6 +91,12 @@ FAULTS = (
     ),
     Fault(
         ("pjreddie",),
+        "src/deconvolutional_layer.c denormalize_deconvolutional_layer",
+        "takes the weights for filters of channels, which are channels of filters: folds with the scales of other filters",
+        "each weight is multiplied by the factor of its own filter",
+    ),
+    Fault(
+        ("pjreddie",),
         "src/parser.c load_convolutional_weights of flipped=1 with groups",
         "transposes a matrix as wide as without groups: reads and writes past the weights",
         "the channels of one group",

@@ -170,4 +170,5 @@ def _rewritten(net: Network, plan: Plan) -> str:
     changes |= {(index, "cbn"): "0" for index in sorted(joint)}
     changes |= {(index, "weights_normalization"): "none" for index in sorted(plan.shortcuts)}
     changes |= {(index, "layers"): "-1" for index in sorted(plan.absorbed)}
-    return rewrite(net.origin.cfg, changes, headings=dict.fromkeys(plan.absorbed, "[route]"))
+    text = rewrite(net.origin.cfg, changes, headings=dict.fromkeys(plan.absorbed, "[route]"))
+    return text if text.endswith(("\n", "\r")) else text + "\n"
