@@ -53,6 +53,14 @@ def test_check_of_a_bad_file_is_a_finding_with_the_reason(run):
     assert (code, json.loads(out)["good"]) == (1, False)
 
 
+def test_check_quotes_a_file_of_another_kind_as_it_is(run):
+    Path("users.weights").write_text("root:x:0:0:root", encoding="utf-8")
+    assert (
+        run("check", NET[0], "users.weights")[1]
+        == "users.weights: is text ('root:x:0:0:r' …), not Darknet weights; download the raw file\n"
+    )
+
+
 def test_lint_names_line_and_message_then_who_runs_it(run):
     Path("bad.cfg").write_bytes(cfg_of("conv filters=two activation=leaky", net="max_crop=64"))
     code, out, told = run("lint", "bad.cfg")

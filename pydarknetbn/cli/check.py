@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typer
+from rich.console import Console
 
 from ..checking import Report
 from ..checking import check as run_check
@@ -31,11 +32,8 @@ def check(
 def _print(report: Report, quiet: bool) -> None:
     out = common.console()
     if not quiet:
-        out.print(_places(report))
-        if report.forecast:
-            out.print("\nchannels that another epsilon would change by more than 0.1 %, of all layers where there are any:")
-            out.print(_forecast(report))
-        out.print()
+        if report.header:
+            _print_tables(report, out)
         for note in report.notes:
             out.print(f"note: {note}", markup=False, soft_wrap=True)
     if report.header:
@@ -48,6 +46,14 @@ def _print(report: Report, quiet: bool) -> None:
         )
     for finding in report.findings or (report.verdict,):
         out.print(finding, markup=False, soft_wrap=True)
+
+
+def _print_tables(report: Report, out: Console) -> None:
+    out.print(_places(report))
+    if report.forecast:
+        out.print("\nchannels that another epsilon would change by more than 0.1 %, of all layers where there are any:")
+        out.print(_forecast(report))
+    out.print()
 
 
 def _places(report: Report) -> common.Table:

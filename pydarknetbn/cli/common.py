@@ -56,7 +56,7 @@ Item = TypeVar("Item")
 
 def console() -> Console:
     """Where tables go. Into a pipe or file nothing is cut to 80 columns."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False, emoji=False)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), gap: int = 2) -> Table:
