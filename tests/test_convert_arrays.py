@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from nets import FASTEST, cfg_of, load_recorded, noise, numbered, tiny_files, ti
 from pydarknetbn import convert
 from pydarknetbn.cli import app
 
+HERE = Path(__file__).parent  # a folder without a package, which would hide the installed one
 TWO = cfg_of("conv filters=2 size=1 activation=leaky batch_normalize=1", "conv filters=1 size=1 activation=linear", w=2, h=2, c=1)
 FLOATS = numbered(13)  # biases 1 2, scales 3 4, means 5 6, variances 7 8, weights 9 10; bias 11, weights 12 13
 
@@ -175,7 +177,7 @@ def test_offsets_beyond_the_file_are_told(tmp_path):
 
 def test_missing_package_names_its_extra():
     code = "import sys; sys.modules['torch'] = None; import pydarknetbn as dn; dn.convert.to_state_dict(None)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False)
     assert "MissingExtraError: torch is not installed" in done.stderr
     assert "pip install 'pydarknetbn[torch]'" in done.stderr
 
@@ -184,7 +186,7 @@ def test_package_imports_no_converter():
     code = (
         "import sys, pydarknetbn; print([n for n in sys.modules if n.startswith(('torch', 'safetensors', 'pydarknetbn.convert.'))])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,13 @@ from pydarknetbn.cpu import cpu_variant
 from pydarknetbn.errors import UnsupportedError
 
 
+HERE = Path(__file__).parent  # a folder without a package, which would hide the installed one
+
+
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_widest_variant_is_in_use_and_portable_runs_everywhere() -> None:
