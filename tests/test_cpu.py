@@ -13,7 +13,6 @@ import pydarknetbn
 from pydarknetbn.cpu import cpu_variant
 from pydarknetbn.errors import UnsupportedError
 
-
 HERE = Path(__file__).parent  # a folder without a package, which would hide the installed one
 
 
