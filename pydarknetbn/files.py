@@ -22,6 +22,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], A
         OSError: the folder is not there or not writable, the disk is full, or the target is a directory.
     """
     target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}; make it first")
     if target.exists() and not target.is_file():  # a pipe or a device is written to, not replaced
         with target.open("wb") as stream:
             write(stream)

@@ -157,6 +157,12 @@ def test_warnings_go_to_standard_error_unless_quiet(folder):
     assert folder.document("info", "warned.cfg")["warnings"] == [told.stderr.removeprefix("warning: ").rstrip("\n")]
 
 
+def test_package_runs_as_a_module(tmp_path):
+    command = [sys.executable, "-m", "pydarknetbn", "profiles", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)[0]["name"] == dn.profiles()[0].name
+
+
 # --- wrong use ------------------------------------------------------------------------------------------------------------------
 
 SENTENCE = {

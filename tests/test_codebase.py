@@ -35,6 +35,7 @@ FLOORS = {
     5: {"building", "detecting", "loading", "network", "recurrence", "variances", "weights"},
     6: {"checking", "convert", "differing", "folding", "linting"},
     7: {"cli"},
+    8: {"__main__"},
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names}
 

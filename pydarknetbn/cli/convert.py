@@ -98,6 +98,9 @@ def _end_onnx(document: dict[str, Any], json: bool) -> None:
 def _pick(table: Mapping[str, Any], path: Path, what: str) -> Any:
     if path.suffix not in table:
         known = [*table, *([".onnx"] if table is WRITERS else [])]
+        if table is WRITERS and path.suffix == ".weights":
+            message = f"{path}: expected a file of {', '.join(known)} here; write a .weights with `convert CFG {path} --from FILE`"
+            raise UnsupportedError(message)
         raise UnsupportedError(f"{path}: expected a file of {', '.join(known)}; {path.suffix or 'another'} is not {what}")
     return table[path.suffix]
 
