@@ -21,7 +21,7 @@ from ..trees import find_file, read_tree
 from ..weights import write_weights
 from .extras import has_package, import_extra
 from .onnx_boxes import check_boxes, decoded, selected
-from .onnx_graph import Batch, Graph, Value, native_of
+from .onnx_graph import Batch, Graph, Value
 from .onnx_layers import LAYERS
 from .onnx_verify import LIMITS, Verification, verify_onnx
 from .onnx_weighted import Source
@@ -145,13 +145,9 @@ def _check_layers(net: Network) -> None:
 
 def _foldable(net: Network) -> list[int]:
     """The layers whose own batchnorm goes into their weights: not where another layer takes these without a batchnorm."""
-
-    def key(layer: Layer) -> int:
-        return int(_native.ffi.cast("uintptr_t", native_of(layer).weights))
-
     hosts = [layer for layer in net.layers if layer.type in ("convolutional", "connected")]
-    bare = {key(layer) for layer in hosts if "rolling_variance" not in layer.params}
-    return [layer.index for layer in hosts if "rolling_variance" in layer.params and key(layer) not in bare]
+    bare = {layer.weights_at for layer in hosts if "rolling_variance" not in layer.params}
+    return [layer.index for layer in hosts if "rolling_variance" in layer.params and layer.weights_at not in bare]
 
 
 # --- the model ------------------------------------------------------------------------------------------------------------------

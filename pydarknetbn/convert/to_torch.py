@@ -55,6 +55,5 @@ def _has_tree(layer: Layer) -> bool:
 
 def _lender(net: Network, layer: Layer) -> int:
     """Number of the first layer with the same weights."""
-    own = ffi.cast("uintptr_t", layer.native.weights)  # type: ignore[union-attr]
     others = (other for other in net.layers if other.native is not None and other.stored and other.type == layer.type)
-    return next(other.index for other in others if int(ffi.cast("uintptr_t", other.native.weights)) == int(own))  # type: ignore[union-attr]
+    return next(other.index for other in others if other.weights_at == layer.weights_at)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._native import ffi, lib
+from .._native import lib
 from ..errors import StateError, UnsupportedError
 from ..layers import Layer
 from ..network import Network
@@ -101,9 +101,8 @@ def _chosen(net: Network, wanted: frozenset[int], hosts: Any, absorbed: Any, sho
 
 def _users(net: Network, layer: Layer) -> list[Layer]:
     """The other layers that read the same weights."""
-    own = ffi.cast("uintptr_t", layer.native.weights)  # type: ignore[union-attr]
-    candidates = [other for other in net.layers if other.type == layer.type and other is not layer and other.native is not None]
-    return [other for other in candidates if int(ffi.cast("uintptr_t", other.native.weights)) == int(own)]  # type: ignore[union-attr]
+    candidates = (other for other in net.layers if other.type == layer.type and other is not layer and other.native is not None)
+    return [other for other in candidates if other.weights_at == layer.weights_at]
 
 
 def _refuse_unlike_users(net: Network, layer: Layer) -> None:

@@ -193,6 +193,11 @@ class Layer:
         return array == "weights" and (self.inner[inside] if inside else self).type == "connected"
 
     @property
+    def weights_at(self) -> int:
+        """Where the core has the weights: the same number for layers that share them, 0 for a layer that has none there."""
+        return int(_native.ffi.cast("uintptr_t", self.native.weights)) if self.native is not None else 0
+
+    @property
     def passes_input(self) -> bool:
         """Whether the output is the network's input."""
         return self.native is None and (self.origin is None or self.origin.passes_input)

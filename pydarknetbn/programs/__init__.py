@@ -3,7 +3,7 @@
 from ..cfg import Cfg
 from ..dialect import PARSERS, Dialect
 from .findings import Finding, Fork
-from .forks import forks_of
+from .forks import fork_of, forks_of
 from .statements import RawOption, RawSection, raw_sections
 
 __all__ = ["Finding", "Fork", "RawOption", "RawSection", "forks_of", "raw_sections", "refusals"]
@@ -16,6 +16,6 @@ def refusals(cfg: Cfg, dialect: Dialect) -> tuple[str, ...]:
     """
     if PARSERS[dialect.name].unknown != "refused":
         return ()
-    fork = next(fork for fork in forks_of(cfg.name, cfg.text) if fork.name == dialect.name)
-    ends = [reason for reason in fork.reasons if reason.severity == "error"]
+    reasons = fork_of(cfg.name, cfg.text, dialect).reasons
+    ends = [reason for reason in reasons if reason.severity == "error"]
     return tuple(f"{end.file}:{end.line}: {end.message}, which ends the program of {dialect.name}" for end in ends)

@@ -10,7 +10,7 @@ from ..options import quoted
 from .findings import Finding, Fork
 from .statements import RawOption, RawSection, raw_sections
 
-__all__ = ["forks_of"]
+__all__ = ["fork_of", "forks_of"]
 
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)[-.\d]*")
 # Sections whose layer has the width and height of its input, so that a program's mean over them is of something.
@@ -19,10 +19,12 @@ _FLAT = frozenset("connected rnn lstm gru crnn".split())
 
 def forks_of(file: str, text: str) -> tuple[Fork, ...]:
     """A fork after the other, in the order of the dialects."""
-    return tuple(_fork(file, text, dialect, PARSERS[name]) for name, dialect in DIALECTS.items())
+    return tuple(fork_of(file, text, dialect) for dialect in DIALECTS.values())
 
 
-def _fork(file: str, text: str, dialect: Dialect, parser: Parser) -> Fork:
+def fork_of(file: str, text: str, dialect: Dialect) -> Fork:
+    """The fork of that dialect alone."""
+    parser = PARSERS[dialect.name]
     sections, early = raw_sections(text, dialect, parser)
     reader = _Program(file, dialect, parser)
     reasons = [*reader.reading(sections, early), *reader.building(sections)]
