@@ -33,7 +33,7 @@ FLOORS = {
     3: {"_native"},
     4: {"_reading", "bn", "boxes", "cpu", "detections", "draw", "image", "layers"},
     5: {"building", "detecting", "loading", "network", "recurrence", "variances", "weights"},
-    6: {"checking", "convert", "differing", "folding", "linting"},
+    6: {"checking", "convert", "differing", "doctor", "folding", "linting"},
     7: {"cli"},
     8: {"__main__"},
 }
