@@ -55,6 +55,7 @@ class Row:
         budget: up to where `alone.largest` counts as rounding.
         bad: it is over it.
         cause: number in `Comparison.causes` of what explains it; None.
+        multiple: the largest difference of `alone` as a multiple of the rounding noise of its channel.
     """
 
     layer: int
@@ -70,6 +71,7 @@ class Row:
     budget: float
     bad: bool
     cause: int | None = None
+    multiple: float = 0.0
 
     @property
     def amplification(self) -> float:

@@ -27,6 +27,7 @@ class Place:
         values: number of a step -> what the other side has for it, or ours where it shows nothing; all steps before this one and
             the network's input as INPUT, as far as they are still held.
         picture: (c, height, width), 0 to 1, of which the network's input was made; None where that is not known.
+        whole: the inputs, where `inputs` are but a sample of their pixels; see `batch`.
     """
 
     runner: Runner
@@ -34,6 +35,12 @@ class Place:
     inputs: Sequence[Array]
     values: Mapping[int, Array]
     picture: Array | None = None
+    whole: Sequence[Array] = ()
+
+    @property
+    def batch(self) -> Array:
+        """The first input with all of its pixels, for statistics over the batch."""
+        return self.whole[0] if self.whole else self.inputs[0]
 
     @property
     def layer(self) -> Layer:

@@ -1,0 +1,226 @@
+"""Why a value is another: hypotheses are tried on our own steps, and one is accepted only where nothing but rounding is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from .._native import Array
+from .hypotheses import GENERATORS
+from .measures import multiples
+from .noise import FACTOR
+from .situation import Hypothesis, Place
+from .steps import INPUT, Step
+from .teacher import Runs, Segment
+
+__all__ = ["Found", "diagnose", "explains"]
+
+_POINTWISE = frozenset({"batchnorm", "biases", "activation"})
+_SAMPLE = 4096  # pixels of an image on which a number is fitted
+_NEAR = 4.0  # a sample of a right hypothesis is within that many budgets
+_CLEARLY = 3.0  # of two that explain a value, one that leaves that many times less is the better one
+_PAIRED = 6  # hypotheses that a second one is tried on top of
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hypotheses that explain a value.
+
+    Args:
+        hypotheses: all together; more than one where a value has several faults.
+        before, after: the largest difference without and with them, in multiples of the noise.
+        others: different ones that explain it as well.
+        everywhere: they hold for every step of their kinds in the segment.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    before: float
+    after: float
+    others: tuple[Hypothesis, ...] = ()
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """One hypothesis, tried."""
+
+    hypothesis: Hypothesis
+    steps: tuple[Step, ...]
+    rms: float
+    largest: float
+
+    @property
+    def fits(self) -> bool:
+        return self.largest <= FACTOR
+
+
+def explains(segment: Segment, hypotheses: Sequence[Hypothesis], *, picture: Array | None = None) -> bool:
+    """Whether hypotheses, applied to all steps of their kinds, leave nothing but rounding of a segment's difference."""
+    runs: Runs = {}
+    for hypothesis in hypotheses:
+        runs |= _runs(segment, hypothesis, segment.steps, picture)
+    value = segment.rerun(runs) if runs else None
+    return value is not None and multiples(value, segment.theirs, segment.noise)[1] <= FACTOR
+
+
+def diagnose(segment: Segment, *, picture: Array | None = None, kinds: frozenset[str] | None = None) -> Found | None:
+    """The fault that explains a segment's difference, or two together.
+
+    Args:
+        segment: with a difference over the budget.
+        picture: of which the network's input was made.
+        kinds: of the hypotheses to try; None tries all.
+
+    Returns:
+        None where nothing explains it.
+    """
+    scores = [score for score in _tried(segment, picture, {}) if kinds is None or score.hypothesis.kind in kinds]
+    found = _best(segment, [score for score in scores if score.fits])
+    if found or kinds is not None:
+        return found
+    return _pair(segment, picture, scores)
+
+
+def _best(segment: Segment, fitting: Sequence[_Score], before: tuple[Hypothesis, ...] = ()) -> Found | None:
+    if not fitting:
+        return None
+    least = min(score.largest for score in fitting)
+    close = [score for score in fitting if score.largest <= max(least * _CLEARLY, 1.0)]
+    chosen = min(close, key=lambda score: score.hypothesis.parameters)  # the first of equals
+    others = {score.hypothesis.kind: score.hypothesis for score in close if score.hypothesis.kind != chosen.hypothesis.kind}
+    everywhere = len({step.layer for step in chosen.steps}) > 1
+    return Found((*before, chosen.hypothesis), segment.multiple, chosen.largest, tuple(others.values()), everywhere)
+
+
+def _pair(segment: Segment, picture: Array | None, scores: Sequence[_Score]) -> Found | None:
+    """Two hypotheses on different steps; the first ones are those that leave least."""
+    known: dict[str, _Score] = {}
+    for score in sorted(scores, key=lambda score: score.rms):
+        known.setdefault(score.hypothesis.kind, score)
+    for first in list(known.values())[:_PAIRED]:
+        runs = _runs(segment, first.hypothesis, first.steps, picture)
+        fitting = [score for score in _tried(segment, picture, runs) if score.fits]
+        found = _best(segment, fitting, (first.hypothesis,))
+        if found:
+            return found
+    return None
+
+
+# --- one step's hypotheses -----------------------------------------------------------------------------------------------------
+
+
+def _tried(segment: Segment, picture: Array | None, applied: Runs) -> Iterator[_Score]:
+    """Every hypothesis at every step of a segment, on top of those applied already."""
+    for step in segment.steps:
+        if step.number in applied:
+            continue
+        generator = GENERATORS.get(step.kind)
+        if generator is None:
+            continue
+        bench = _Bench(segment, step, picture, applied)
+        for hypothesis in generator(bench.place, bench.trial):
+            score = bench.score(hypothesis)
+            if score is not None:
+                yield score
+
+
+def _runs(segment: Segment, hypothesis: Hypothesis, steps: Sequence[Step], picture: Array | None) -> Runs:
+    """Number of each step that a hypothesis changes -> how it is computed then."""
+
+    def run(step: Step, inputs: Sequence[Array]) -> Array | None:
+        return hypothesis.runs[step.kind](Place(segment.runner, step, inputs, segment.values, picture))
+
+    return {step.number: run for step in steps if step.kind in hypothesis.runs}
+
+
+class _Bench:
+    """Where the hypotheses of one step are tried."""
+
+    def __init__(self, segment: Segment, step: Step, picture: Array | None, applied: Runs) -> None:
+        self.segment, self.step, self.picture, self.applied = segment, step, picture, applied
+        before = [each for each in segment.steps if each.number < step.number]
+        values = dict(segment.values)
+        if applied:
+            values |= self._values_before(before)
+        self.known = {each.number: values[each.number] for each in before}
+        self.inputs = [values[number] for number in step.inputs]
+        self.place = Place(segment.runner, step, self.inputs, values, picture)
+        self.sampled = self._sample()
+
+    def _values_before(self, before: Sequence[Step]) -> dict[int, Array]:
+        made: dict[int, Array] = {}
+        for each in before:
+            inputs = [made[number] if number in made else self.segment.values[number] for number in each.inputs]
+            changed = self.applied[each.number](each, inputs) if each.number in self.applied else None
+            made[each.number] = self.segment.runner.run(each, inputs) if changed is None else changed
+        return made
+
+    def _sample(self) -> tuple[Place, Array] | None:
+        """The place and the other side's value at some pixels, where every step from here on looks at one pixel alone."""
+        rest = [each for each in self.segment.steps if each.number >= self.step.number]
+        chain = all(each.inputs == (before.number,) for before, each in pairwise(rest))
+        x = self.inputs[0]
+        pixels = x.shape[2] * x.shape[3]
+        if not chain or any(each.kind not in _POINTWISE for each in rest) or pixels <= _SAMPLE:
+            return None
+        at = np.sort(np.random.default_rng(self.step.number).choice(pixels, _SAMPLE, replace=False))
+
+        def cut(array: Array) -> Array:
+            return np.ascontiguousarray(array.reshape(*array.shape[:2], 1, -1)[..., at])
+
+        return replace(self.place, inputs=[cut(x)], whole=self.inputs), cut(self.segment.theirs)
+
+    def trial(self, hypothesis: Hypothesis) -> float:
+        """See `situation.Trial`."""
+        if self.sampled is None:
+            return self._whole(hypothesis, self._own(hypothesis))[0]
+        place, theirs = self.sampled
+        value = (
+            hypothesis.runs[self.step.kind](place)
+            if self.step.kind in hypothesis.runs
+            else self.segment.runner.run(self.step, place.inputs)
+        )
+        for each in self.segment.steps:
+            if each.number > self.step.number and value is not None:
+                value = self._next(hypothesis, each, value)
+        if value is None or value.shape != theirs.shape:
+            return math.inf
+        return multiples(value, theirs, self.segment.noise)[0]
+
+    def _next(self, hypothesis: Hypothesis, step: Step, value: Array) -> Array | None:
+        changed = step.kind in hypothesis.runs and step.layer == self.step.layer
+        place = replace(self.place, step=step, inputs=[value])
+        if changed:
+            return hypothesis.runs[step.kind](place)
+        return self.segment.runner.run(step, [value])
+
+    def score(self, hypothesis: Hypothesis) -> _Score | None:
+        """How well a hypothesis explains the whole value: at this layer, or at every step of its kinds."""
+        if self.sampled is not None and self.trial(hypothesis) > _NEAR * FACTOR:
+            return _Score(hypothesis, self._own(hypothesis), self.trial(hypothesis), math.inf)
+        best = None
+        for steps in {self._everywhere(hypothesis), self._own(hypothesis)}:
+            rms, largest = self._whole(hypothesis, steps)
+            if best is None or largest < best.largest:
+                best = _Score(hypothesis, steps, rms, largest)
+        return best
+
+    def _own(self, hypothesis: Hypothesis) -> tuple[Step, ...]:
+        return tuple(each for each in self.segment.steps if each.layer == self.step.layer and each.kind in hypothesis.runs)
+
+    def _everywhere(self, hypothesis: Hypothesis) -> tuple[Step, ...]:
+        return tuple(each for each in self.segment.steps if each.kind in hypothesis.runs)
+
+    def _whole(self, hypothesis: Hypothesis, steps: Sequence[Step]) -> tuple[float, float]:
+        chosen = [each for each in steps if each.kind in hypothesis.runs] or list(self._own(hypothesis))
+        runs = {**self.applied, **_runs(self.segment, hypothesis, chosen, self.picture)}
+        first = min((each.number for each in chosen), default=INPUT)
+        known = {number: value for number, value in self.known.items() if number < first}
+        value = self.segment.rerun(runs, known)
+        if value is None:
+            return math.inf, math.inf
+        return multiples(value, self.segment.theirs, self.segment.noise)
