@@ -148,7 +148,8 @@ class _Bench:
             values |= self._values_before(before)
         self.known = {each.number: values[each.number] for each in before}
         self.inputs = [values[number] for number in step.inputs]
-        self.place = Place(segment.runner, step, self.inputs, values, picture)
+        theirs = segment.theirs if step == segment.step else None
+        self.place = Place(segment.runner, step, self.inputs, values, picture, theirs)
         self.sampled = self._sample()
 
     def _values_before(self, before: Sequence[Step]) -> dict[int, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._native import Array
 
-__all__ = ["Half", "half_of"]
+__all__ = ["Half", "half_of", "rounded_to_half"]
 
 _SHARE = 0.999  # of the values that a half type must hold exactly
 _TENSORS = 0.5  # of the tensors of which that must be true
@@ -49,3 +49,13 @@ def _type_of(array: Array) -> Half | str | None:
     if in_bfloat16.mean() >= _SHARE:
         return _BFLOAT16
     return _FLOAT16 if in_float16.mean() >= _SHARE else None
+
+
+def rounded_to_half(x: Array, name: str) -> Array:
+    """The values, each rounded to the nearest of float16 or bfloat16, ties to even."""
+    if name == "float16":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16).astype(np.float32)
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)) & np.uint32(0xFFFF0000)
+    return np.asarray(rounded.view(np.float32))

@@ -27,6 +27,7 @@ class Place:
         values: number of a step -> what the other side has for it, or ours where it shows nothing; all steps before this one and
             the network's input as INPUT, as far as they are still held.
         picture: (c, height, width), 0 to 1, of which the network's input was made; None where that is not known.
+        theirs: what the other side has for this very step; None where it shows but a later one.
         whole: the inputs, where `inputs` are but a sample of their pixels; see `batch`.
     """
 
@@ -35,6 +36,7 @@ class Place:
     inputs: Sequence[Array]
     values: Mapping[int, Array]
     picture: Array | None = None
+    theirs: Array | None = None
     whole: Sequence[Array] = ()
 
     @property

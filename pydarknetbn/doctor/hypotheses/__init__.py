@@ -6,8 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..situation import Generator
+from .activation import activation
+from .convolution import convolution
+from .heads import boxes, yolo
+from .joining import route, shortcut
+from .pooling import maxpool, upsample
+from .rearranging import dropout, reorg
 
 __all__ = ["GENERATORS"]
 
-GENERATORS: Mapping[str, Generator] = MappingProxyType({})
+GENERATORS: Mapping[str, Generator] = MappingProxyType(
+    {
+        "activation": activation,
+        "boxes": boxes,
+        "convolution": convolution,
+        "dropout": dropout,
+        "maxpool": maxpool,
+        "reorg": reorg,
+        "reorg3d": reorg,
+        "route": route,
+        "shortcut": shortcut,
+        "upsample": upsample,
+        "yolo": yolo,
+    }
+)
 """Kind of a step -> its hypotheses. "input" is the network's input, as a step of its own."""

@@ -1,0 +1,284 @@
+"""What ports do otherwise in a convolution: around the image, between the groups, and in the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import permutations, product
+
+import numpy as np
+
+from ..._native import Array
+from ..arithmetic import Padding, convolve
+from ..precision import rounded_to_half
+from ..situation import Hypothesis, Place, Trial
+
+__all__ = ["convolution"]
+
+_DILATIONS = (1, 2, 3, 4)
+_AXES = ("out", "in", "row", "column")
+
+
+def convolution(place: Place, _: Trial) -> Iterator[Hypothesis]:
+    """Of the step that gives a convolution's sums."""
+    native = place.layer.native
+    if native is None:
+        return
+    if native.size > 1:
+        yield from _flips()
+    yield from _orders(place)
+    yield from _paddings(place)
+    if native.groups > 1:
+        yield from _groups(place)
+    if native.size > 1:
+        yield from _dilations(place)
+    yield from _halves()
+
+
+def _sums(
+    place: Place,
+    weights: Array,
+    *,
+    padding: Padding | None = None,
+    dilation: int | None = None,
+    groups: int | None = None,
+    x: Array | None = None,
+) -> Array | None:
+    """The sums of the place's convolution, with what is not given as Darknet has it."""
+    native = place.layer.native
+    assert native is not None
+    border = int(native.pad * native.dilation)
+    made = convolve(
+        place.inputs[0] if x is None else x,
+        np.ascontiguousarray(weights),
+        stride=(native.stride_y, native.stride_x),
+        padding=padding or Padding(border, border, border, border),
+        dilation=int(native.dilation) if dilation is None else dilation,
+        groups=int(native.groups) if groups is None else groups,
+    )
+    return made
+
+
+def _hypothesis(
+    kind: str, words: str, fix: dict[str, str], run: Callable[[Place], Array | None], **values: float | int | str
+) -> Hypothesis:
+    return Hypothesis(kind, words, {"convolution": run}, fix, values)
+
+
+# --- the kernel ----------------------------------------------------------------------------------------------------------------
+
+
+def _flips() -> Iterator[Hypothesis]:
+    turned = {
+        "both axes": (slice(None, None, -1), slice(None, None, -1)),
+        "its rows": (slice(None, None, -1), slice(None)),
+        "its columns": (slice(None), slice(None, None, -1)),
+    }
+    for name, (rows, columns) in turned.items():
+
+        def run(place: Place, rows: slice = rows, columns: slice = columns) -> Array | None:
+            return _sums(place, place.layer.weights[:, :, rows, columns])
+
+        words = f"the convolution's kernel is flipped along {name}; Darknet's is a cross-correlation, as read from the file"
+        fix = {"": "do not flip the kernel", "torch": "weight.flip(2, 3) undoes it; load the kernel as it stands in the file"}
+        yield _hypothesis("convolution.flipped", words, fix, run, along=name)
+
+
+def _orders(place: Place) -> Iterator[Hypothesis]:
+    """The file's floats read in another order of axes, and axes of equal size exchanged."""
+    shape = place.layer.weights.shape
+    seen = {place.layer.weights.tobytes()}
+    for axes in permutations(range(4)):
+        if axes == (0, 1, 2, 3):
+            continue
+        names = ", ".join(_AXES[axis] for axis in axes)
+
+        def reordered(weights: Array, axes: tuple[int, ...] = axes) -> Array:
+            """The floats taken as an array of those axes, brought back to (out, in, row, column)."""
+            read = weights.reshape([weights.shape[axis] for axis in axes])
+            return np.ascontiguousarray(read.transpose(np.argsort(axes)))
+
+        def exchanged(weights: Array, axes: tuple[int, ...] = axes) -> Array | None:
+            turned = np.ascontiguousarray(weights.transpose(axes))
+            return turned if turned.shape == weights.shape else None
+
+        for kind, change in (("convolution.axes", exchanged), ("convolution.order", reordered)):
+            weights = change(place.layer.weights)
+            if weights is None or weights.tobytes() in seen:
+                continue
+            seen.add(weights.tobytes())
+
+            def run(place: Place, change: Callable[[Array], Array | None] = change) -> Array | None:
+                kernel = change(place.layer.weights)
+                return None if kernel is None else _sums(place, kernel)
+
+            yield _hypothesis(kind, _order_words(kind, names, shape), _order_fix(), run, axes=names)
+
+
+def _order_words(kind: str, names: str, shape: tuple[int, ...]) -> str:
+    if kind == "convolution.axes":
+        return f"the kernel's axes are permuted to ({names}); Darknet's are (out, in, row, column)"
+    return f"the file's kernel is read as ({names}); Darknet stores {shape} as (out, in, row, column)"
+
+
+def _order_fix() -> dict[str, str]:
+    return {
+        "": "read the floats as (out, in, row, column), then transpose",
+        "torch": "read as (out, in / groups, row, column), which is Conv2d's own order",
+        "keras": "reshape to (out, in, row, column), then transpose(2, 3, 1, 0)",
+        "onnx": "Conv takes (out, in / groups, row, column), the order of the file",
+    }
+
+
+# --- around the image ----------------------------------------------------------------------------------------------------------
+
+
+def _paddings(place: Place) -> Iterator[Hypothesis]:
+    """Every border that leaves the output's size as it is, rows and columns alike first."""
+    native = place.layer.native
+    assert native is not None
+    border, most = int(native.pad * native.dilation), int(native.size * native.dilation)
+    sides = sorted(product(range(most + 1), repeat=2), key=lambda pair: (abs(pair[0] - pair[1]), pair))
+    wrong = [pair for pair in sides if pair != (border, border)]
+    for before, after in wrong:
+        yield _padding(Padding(before, after, before, after), border, int(native.stride_x))
+    if not (place.layer.out_shape.w == 1 and place.layer.out_shape.h == 1):
+        for before, after in [pair for pair in wrong if sum(pair) <= 2 * border + native.stride_x]:
+            yield _padding(Padding(before, after, border, border), border, int(native.stride_x))
+            yield _padding(Padding(border, border, before, after), border, int(native.stride_x))
+
+
+def _padding(padding: Padding, border: int, stride: int) -> Hypothesis:
+    def run(place: Place) -> Array | None:
+        made = _sums(place, place.layer.weights, padding=padding)
+        h, w = place.step.shape[1:]
+        if made is None or made.shape[2] < h or made.shape[3] < w:
+            return None
+        return np.ascontiguousarray(made[:, :, :h, :w])
+
+    top, bottom, left, right = padding
+    same = " (which is what padding='same' does with a stride)" if (top, left) == (border - 1, border - 1) and stride > 1 else ""
+    words = (
+        f"the convolution pads {top} rows above, {bottom} below, {left} columns left and {right} right{same}; "
+        f"Darknet pads {border} on each side"
+    )
+    fix = {
+        "": f"pad {border} on each side",
+        "torch": f"Conv2d(..., padding={border})",
+        "keras": f"ZeroPadding2D({border}), then Conv2D(padding='valid')",
+        "onnx": f"pads = [{border}, {border}, {border}, {border}]",
+    }
+    return _hypothesis("convolution.padding", words, fix, run, top=top, bottom=bottom, left=left, right=right)
+
+
+def _dilations(place: Place) -> Iterator[Hypothesis]:
+    native = place.layer.native
+    assert native is not None
+    size, own = int(native.size), int(native.dilation)
+    for dilation in _DILATIONS:
+        if dilation == own:
+            continue
+        for border in sorted({int(native.pad) * own, int(native.pad) * dilation, (size - 1) * dilation // 2}):
+
+            def run(place: Place, dilation: int = dilation, border: int = border) -> Array | None:
+                padding = Padding(border, border, border, border)
+                made = _sums(place, place.layer.weights, padding=padding, dilation=dilation)
+                return made if made is not None and made.shape[1:] == tuple(place.step.shape) else None
+
+            words = f"the convolution's dilation is {dilation} with a padding of {border}; Darknet's is {own}"
+            fix = {
+                "": f"dilation {own}, padding {native.pad * own}",
+                "torch": f"Conv2d(..., dilation={own}, padding={native.pad * own})",
+            }
+            yield _hypothesis("convolution.dilation", words, fix, run, dilation=dilation, padding=border)
+
+
+# --- groups --------------------------------------------------------------------------------------------------------------------
+
+
+def _groups(place: Place) -> Iterator[Hypothesis]:
+    native = place.layer.native
+    assert native is not None
+    groups = int(native.groups)
+    fix = {
+        "": f"groups of neighboring channels, {groups} of them",
+        "torch": f"Conv2d(..., groups={groups})",
+        "keras": f"Conv2D(..., groups={groups})",
+        "onnx": f"group = {groups}",
+    }
+
+    def first(place: Place) -> Array | None:
+        x, depth = place.inputs[0], place.layer.weights.shape[1]
+        return _sums(place, place.layer.weights, groups=1, x=np.ascontiguousarray(x[:, :depth]))
+
+    def interleaved(place: Place) -> Array | None:
+        return _sums(place, place.layer.weights, x=_dealt(place.inputs[0], groups))
+
+    def reversed_groups(place: Place) -> Array | None:
+        x = place.inputs[0]
+        turned = x.reshape(len(x), groups, -1, *x.shape[2:])[:, ::-1].reshape(x.shape)
+        return _sums(place, place.layer.weights, x=np.ascontiguousarray(turned))
+
+    def shuffled(place: Place) -> Array | None:
+        made = _sums(place, place.layer.weights)
+        return None if made is None else _dealt(made, groups)
+
+    def summed(place: Place) -> Array | None:
+        x, depth = place.inputs[0], place.layer.weights.shape[1]
+        total = x.reshape(len(x), -1, depth, *x.shape[2:]).sum(1)
+        return _sums(place, place.layer.weights, groups=1, x=np.ascontiguousarray(total))
+
+    told = {
+        "every filter reads the first group of channels, as with groups=1": first,
+        "every filter reads all groups of channels added up, its kernel repeated for each, as with groups=1": summed,
+        "each group takes every so many channels instead of neighbors": interleaved,
+        "the groups of channels are taken from the last to the first": reversed_groups,
+        "the filters' outputs are shuffled between the groups": shuffled,
+    }
+    for words, run in told.items():
+        yield _hypothesis("convolution.groups", f"{words}; Darknet has {groups} groups of neighbors", fix, run)
+    yield from _other_groups(place, fix)
+
+
+def _dealt(x: Array, groups: int) -> Array:
+    """Channels dealt out to the groups one by one, as a channel shuffle does."""
+    batch, c, h, w = x.shape
+    return np.ascontiguousarray(x.reshape(batch, c // groups, groups, h, w).swapaxes(1, 2).reshape(x.shape))
+
+
+def _other_groups(place: Place, fix: dict[str, str]) -> Iterator[Hypothesis]:
+    """Another number of groups, the kernel's first channels alone or the kernel repeated."""
+    n, depth = place.layer.weights.shape[:2]
+    c = place.inputs[0].shape[1]
+    for groups in (number for number in range(1, c + 1) if c % number == 0 and n % number == 0 and c // number != depth):
+        need = c // groups
+
+        def run(place: Place, groups: int = groups, need: int = need) -> Array | None:
+            weights = place.layer.weights
+            if need <= weights.shape[1]:
+                return _sums(place, weights[:, :need], groups=groups)
+            return _sums(place, np.tile(weights, (1, need // weights.shape[1], 1, 1)), groups=groups) if need % depth == 0 else None
+
+        words = f"the convolution has {groups} groups; Darknet has {c // depth}"
+        yield _hypothesis("convolution.groups", words, fix, run, groups=groups)
+
+
+# --- half precision ------------------------------------------------------------------------------------------------------------
+
+
+def _halves() -> Iterator[Hypothesis]:
+    for name in ("float16", "bfloat16"):
+
+        def weights_alone(place: Place, name: str = name) -> Array | None:
+            return _sums(place, rounded_to_half(place.layer.weights, name))
+
+        def both(place: Place, name: str = name) -> Array | None:
+            return _sums(place, rounded_to_half(place.layer.weights, name), x=rounded_to_half(place.inputs[0], name))
+
+        for what, run in (("kernel", weights_alone), ("kernel and its input", both)):
+            words = (
+                f"the convolution's {what} are rounded to {name}"
+                if "and" in what
+                else f"the convolution's {what} is rounded to {name}"
+            )
+            fix = {"": "keep float32", "torch": "module.float()", "onnx": "export with float32"}
+            yield _hypothesis("half.precision", f"{words}; Darknet computes in float32", fix, run, type=name)
