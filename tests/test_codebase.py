@@ -28,7 +28,7 @@ C_EPSILONS = {("shortcut.c", "0.0001F"), ("activations.c", "0.0001F")}
 
 # A module imports from lower floors, or from its own without a circle.
 FLOORS = {
-    0: {"contents", "dialect", "errors", "files"},
+    0: {"contents", "dialect", "errors", "extras", "files"},
     1: {"options", "cfg", "programs", "rewriting", "trees"},
     3: {"_native"},
     4: {"_reading", "bn", "boxes", "cpu", "detections", "draw", "image", "layers"},

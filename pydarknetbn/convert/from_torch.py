@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from ..errors import DtypeError
 from ..network import Network
-from .extras import import_extra
+from ..extras import import_extra
 from .filling import CfgSource, HeaderNumbers
 from .naming import Style
 from .state import from_state_dict

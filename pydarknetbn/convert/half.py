@@ -12,7 +12,7 @@ from ..errors import UnsupportedError
 from ..folding import compare_layers, fold
 from ..layers import Layer
 from ..network import Network
-from .extras import import_extra
+from ..extras import import_extra
 
 __all__ = ["Dtype", "HalfLayer", "HalfReport", "half_report", "in_dtype"]
 

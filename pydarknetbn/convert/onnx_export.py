@@ -19,7 +19,7 @@ from ..layers import Layer, Shape
 from ..network import Network
 from ..trees import find_file, read_tree
 from ..weights import write_weights
-from .extras import has_package, import_extra
+from ..extras import has_package, import_extra
 from .onnx_boxes import check_boxes, decoded, selected
 from .onnx_graph import Batch, Graph, Value
 from .onnx_layers import LAYERS

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._native import CData
 from ..errors import NumericsError
 from ..layers import Layer
-from .extras import import_extra
+from ..extras import import_extra
 
 __all__ = ["OPSET", "Batch", "Dims", "Graph", "Value", "native_of"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._native import Array
 from ..network import Network
 from ..recurrence import fresh_state
-from .extras import import_extra
+from ..extras import import_extra
 
 __all__ = ["LIMITS", "LayerAgreement", "Verification", "seeded_input", "verify_onnx"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import WeightsError
 from ..network import Network
-from .extras import import_extra
+from ..extras import import_extra
 from .filling import CfgSource, HeaderNumbers, network_of_arrays
 from .naming import Style, named_arrays
 

@@ -9,7 +9,7 @@ from ..dialect import Host, profile_named
 from ..errors import UnsupportedError
 from ..layers import Layer
 from ..network import Network
-from .extras import import_extra
+from ..extras import import_extra
 
 __all__ = ["to_torch"]
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ..errors import MissingExtraError
+from .errors import MissingExtraError
 
 __all__ = ["has_package", "import_extra"]
 
