@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ..errors import DtypeError
-from ..network import Network
 from ..extras import import_extra
+from ..network import Network
 from .filling import CfgSource, HeaderNumbers
 from .naming import Style
 from .state import from_state_dict

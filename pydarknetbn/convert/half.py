@@ -9,10 +9,10 @@ import numpy as np
 
 from .._native import Array
 from ..errors import UnsupportedError
+from ..extras import import_extra
 from ..folding import compare_layers, fold
 from ..layers import Layer
 from ..network import Network
-from ..extras import import_extra
 
 __all__ = ["Dtype", "HalfLayer", "HalfReport", "half_report", "in_dtype"]
 

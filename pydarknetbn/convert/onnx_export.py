@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, Literal, cast
 from .. import _native
 from ..dialect import Host, profile_named
 from ..errors import DarknetWarning, UnsupportedError, WeightsError
+from ..extras import has_package, import_extra
 from ..files import write_atomically
 from ..folding import fold as fold_network
 from ..layers import Layer, Shape
 from ..network import Network
 from ..trees import find_file, read_tree
 from ..weights import write_weights
-from ..extras import has_package, import_extra
 from .onnx_boxes import check_boxes, decoded, selected
 from .onnx_graph import Batch, Graph, Value
 from .onnx_layers import LAYERS

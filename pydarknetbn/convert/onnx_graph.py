@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from .._native import CData
 from ..errors import NumericsError
-from ..layers import Layer
 from ..extras import import_extra
+from ..layers import Layer
 
 __all__ = ["OPSET", "Batch", "Dims", "Graph", "Value", "native_of"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .._native import Array
+from ..extras import import_extra
 from ..network import Network
 from ..recurrence import fresh_state
-from ..extras import import_extra
 
 __all__ = ["LIMITS", "LayerAgreement", "Verification", "seeded_input", "verify_onnx"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import WeightsError
-from ..network import Network
 from ..extras import import_extra
+from ..network import Network
 from .filling import CfgSource, HeaderNumbers, network_of_arrays
 from .naming import Style, named_arrays
 

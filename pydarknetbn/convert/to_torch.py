@@ -7,9 +7,9 @@ from typing import Any
 from .._native import ffi
 from ..dialect import Host, profile_named
 from ..errors import UnsupportedError
+from ..extras import import_extra
 from ..layers import Layer
 from ..network import Network
-from ..extras import import_extra
 
 __all__ = ["to_torch"]
 

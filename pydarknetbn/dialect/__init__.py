@@ -6,7 +6,7 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
-from .conventions import CONVENTIONS
+from .conventions import COMMON_EPSILONS, CONVENTIONS, whose_epsilon
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
 from .faults import FAULTS, Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
@@ -17,6 +17,7 @@ from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, La
 __all__ = [
     "ACTIVATIONS",
     "AUTOMATIC",
+    "COMMON_EPSILONS",
     "CONVENTIONS",
     "CONVENTIONS_OF_STATISTICS",
     "DARKNET_STATISTICS",
@@ -39,4 +40,5 @@ __all__ = [
     "dialect_named",
     "profile_named",
     "profiles",
+    "whose_epsilon",
 ]

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from ..situation import Generator
 from .activation import activation
+from .batchnorm import batchnorm, shifted
 from .convolution import convolution
 from .heads import boxes, yolo
 from .joining import route, shortcut
@@ -18,6 +19,8 @@ __all__ = ["GENERATORS"]
 GENERATORS: Mapping[str, Generator] = MappingProxyType(
     {
         "activation": activation,
+        "batchnorm": batchnorm,
+        "biases": shifted,
         "boxes": boxes,
         "convolution": convolution,
         "dropout": dropout,

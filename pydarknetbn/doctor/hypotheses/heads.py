@@ -16,7 +16,7 @@ __all__ = ["boxes", "yolo"]
 
 Doubles = npt.NDArray[np.float64]
 _SCALES = (1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
-_SNAP = 1e-4
+_SNAP = 2e-3
 
 
 def _sigmoid(x: Doubles) -> Doubles:

@@ -34,45 +34,41 @@ def reorg(place: Place, _: Trial) -> Iterator[Hypothesis]:
 
 
 def _reorgs(stride: int) -> Mapping[str, Callable[[Array], Array | None]]:
-    def blocks(x: Array) -> Array:
-        """(batch, c, rows, row in block, columns, column in block)."""
-        batch, c, h, w = x.shape
-        return x.reshape(batch, c, h // stride, stride, w // stride, stride)
-
-    def ordered(axes: tuple[int, ...]) -> Callable[[Array], Array | None]:
-        def run(x: Array) -> Array | None:
-            batch, c, h, w = x.shape
-            if h % stride or w % stride:
-                return None
-            made: Array = blocks(x).transpose(0, *axes, 2, 4).reshape(batch, c * stride * stride, h // stride, w // stride)
-            return made
-
-        return run
-
-    def darknet(x: Array) -> Array | None:
-        """Darknet's first [reorg]: the image's floats taken as (c / stride², h * stride, w * stride)."""
-        batch, c, h, w = x.shape
-        small = c // stride**2
-        if c % stride**2:
-            return None
-        wide = x.reshape(batch, small, h, stride, w, stride).transpose(0, 3, 5, 1, 2, 4)
-        made: Array = wide.reshape(batch, c * stride * stride, h // stride, w // stride)
-        return made
-
-    def flat(x: Array) -> Array:
-        batch, c, h, w = x.shape
-        return x.reshape(batch, c * stride * stride, h // stride, w // stride)
-
+    """Ways to go from (batch, c, h, w) to (batch, c * stride², h / stride, w / stride)."""
     return {
-        "PyTorch's pixel_unshuffle (channel, row, column)": ordered((1, 3, 5)),
-        "a space-to-depth of (row, column, channel), as ONNX's and TensorFlow's": ordered((3, 5, 1)),
-        "a space-to-depth of (column, row, channel)": ordered((5, 3, 1)),
-        "a pixel_unshuffle of (channel, column, row)": ordered((1, 5, 3)),
-        "a space-to-depth of (row, channel, column)": ordered((3, 1, 5)),
-        "a space-to-depth of (column, channel, row)": ordered((5, 1, 3)),
-        "Darknet's first [reorg], which is no space-to-depth": darknet,
-        "a plain reshape": flat,
+        "PyTorch's pixel_unshuffle (channel, row, column)": lambda x: _blocks(x, stride, (1, 3, 5)),
+        "a space-to-depth of (row, column, channel), as ONNX's and TensorFlow's": lambda x: _blocks(x, stride, (3, 5, 1)),
+        "a space-to-depth of (column, row, channel)": lambda x: _blocks(x, stride, (5, 3, 1)),
+        "a pixel_unshuffle of (channel, column, row)": lambda x: _blocks(x, stride, (1, 5, 3)),
+        "a space-to-depth of (row, channel, column)": lambda x: _blocks(x, stride, (3, 1, 5)),
+        "a space-to-depth of (column, channel, row)": lambda x: _blocks(x, stride, (5, 1, 3)),
+        "Darknet's first [reorg], which is no space-to-depth": lambda x: _first_reorg(x, stride),
+        "a plain reshape": lambda x: _deep(x, stride),
     }
+
+
+def _deep(x: Array, stride: int) -> Array:
+    """The floats in their order, as an image of stride² times the channels."""
+    batch, c, h, w = x.shape
+    return x.reshape(batch, c * stride * stride, h // stride, w // stride)
+
+
+def _blocks(x: Array, stride: int, axes: tuple[int, ...]) -> Array | None:
+    """A space-to-depth whose channels are in the order of those axes: 1 channel, 3 row and 5 column within a block."""
+    batch, c, h, w = x.shape
+    if h % stride or w % stride:
+        return None
+    blocks = x.reshape(batch, c, h // stride, stride, w // stride, stride)
+    return _deep(blocks.transpose(0, *axes, 2, 4).reshape(x.shape), stride)
+
+
+def _first_reorg(x: Array, stride: int) -> Array | None:
+    """The image's floats taken as (c / stride², h * stride, w * stride), and that turned into depth."""
+    batch, c, h, w = x.shape
+    if c % stride**2:
+        return None
+    wide = x.reshape(batch, c // stride**2, h, stride, w, stride).transpose(0, 3, 5, 1, 2, 4)
+    return _deep(wide.reshape(x.shape), stride)
 
 
 # --- dropout -------------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def trace_of_folder(path: Path, batch: int, *, given: Any = None) -> Trace:
     Raises:
         WeightsError: there are none, or one cannot be read.
     """
-    files = sorted(path.glob("*.npy"), key=lambda file: [(part.isdigit(), part.zfill(20)) for part in re.split(r"(\d+)", file.stem)])
+    files = sorted(
+        path.glob("*.npy"), key=lambda file: [(part.isdigit(), part.zfill(20)) for part in re.split(r"(\d+)", file.stem)]
+    )
     if not files:
         raise WeightsError(f"{path}: holds no .npy files")
     arrays = {}

@@ -19,7 +19,12 @@ __all__ = ["trace_of_module"]
 
 Module = Any
 Tensor = Any
-_SAME = {"max_pool2d_with_indices": "max_pool2d", "native_dropout": "dropout", "_unsafe_view": "view", "convolution_overrideable": "conv"}
+_SAME = {
+    "max_pool2d_with_indices": "max_pool2d",
+    "native_dropout": "dropout",
+    "_unsafe_view": "view",
+    "convolution_overrideable": "conv",
+}
 
 
 def trace_of_module(module: Module, x: Array, other_input: Any) -> Trace:
