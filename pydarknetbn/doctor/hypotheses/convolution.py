@@ -8,9 +8,11 @@ from itertools import permutations, product
 import numpy as np
 
 from ..._native import Array
-from ..arithmetic import Padding, convolve
+from ..arithmetic import Padding
 from ..precision import rounded_to_half
 from ..situation import Hypothesis, Place, Trial
+from .grouping import groups_of
+from .sums import sums_of
 
 __all__ = ["convolution"]
 
@@ -28,34 +30,10 @@ def convolution(place: Place, _: Trial) -> Iterator[Hypothesis]:
     yield from _orders(place)
     yield from _paddings(place)
     if native.groups > 1:
-        yield from _groups(place)
+        yield from groups_of(place)
     if native.size > 1:
         yield from _dilations(place)
     yield from _halves()
-
-
-def _sums(
-    place: Place,
-    weights: Array,
-    *,
-    padding: Padding | None = None,
-    dilation: int | None = None,
-    groups: int | None = None,
-    x: Array | None = None,
-) -> Array | None:
-    """The sums of the place's convolution, with what is not given as Darknet has it."""
-    native = place.layer.native
-    assert native is not None
-    border = int(native.pad * native.dilation)
-    made = convolve(
-        place.inputs[0] if x is None else x,
-        np.ascontiguousarray(weights),
-        stride=(native.stride_y, native.stride_x),
-        padding=padding or Padding(border, border, border, border),
-        dilation=int(native.dilation) if dilation is None else dilation,
-        groups=int(native.groups) if groups is None else groups,
-    )
-    return made
 
 
 def _hypothesis(
@@ -76,7 +54,7 @@ def _flips() -> Iterator[Hypothesis]:
     for name, (rows, columns) in turned.items():
 
         def run(place: Place, rows: slice = rows, columns: slice = columns) -> Array | None:
-            return _sums(place, place.layer.weights[:, :, rows, columns])
+            return sums_of(place, place.layer.weights[:, :, rows, columns])
 
         words = f"the convolution's kernel is flipped along {name}; Darknet's is a cross-correlation, as read from the file"
         fix = {"": "do not flip the kernel", "torch": "weight.flip(2, 3) undoes it; load the kernel as it stands in the file"}
@@ -109,7 +87,7 @@ def _orders(place: Place) -> Iterator[Hypothesis]:
 
             def run(place: Place, change: Callable[[Array], Array | None] = change) -> Array | None:
                 kernel = change(place.layer.weights)
-                return None if kernel is None else _sums(place, kernel)
+                return None if kernel is None else sums_of(place, kernel)
 
             yield _hypothesis(kind, _order_words(kind, names, shape), _order_fix(), run, axes=names)
 
@@ -149,7 +127,7 @@ def _paddings(place: Place) -> Iterator[Hypothesis]:
 
 def _padding(padding: Padding, border: int, stride: int) -> Hypothesis:
     def run(place: Place) -> Array | None:
-        made = _sums(place, place.layer.weights, padding=padding)
+        made = sums_of(place, place.layer.weights, padding=padding)
         h, w = place.step.shape[1:]
         if made is None or made.shape[2] < h or made.shape[3] < w:
             return None
@@ -181,7 +159,7 @@ def _dilations(place: Place) -> Iterator[Hypothesis]:
 
             def run(place: Place, dilation: int = dilation, border: int = border) -> Array | None:
                 padding = Padding(border, border, border, border)
-                made = _sums(place, place.layer.weights, padding=padding, dilation=dilation)
+                made = sums_of(place, place.layer.weights, padding=padding, dilation=dilation)
                 return made if made is not None and made.shape[1:] == tuple(place.step.shape) else None
 
             words = f"the convolution's dilation is {dilation} with a padding of {border}; Darknet's is {own}"
@@ -192,76 +170,6 @@ def _dilations(place: Place) -> Iterator[Hypothesis]:
             yield _hypothesis("convolution.dilation", words, fix, run, dilation=dilation, padding=border)
 
 
-# --- groups --------------------------------------------------------------------------------------------------------------------
-
-
-def _groups(place: Place) -> Iterator[Hypothesis]:
-    native = place.layer.native
-    assert native is not None
-    groups = int(native.groups)
-    fix = {
-        "": f"groups of neighboring channels, {groups} of them",
-        "torch": f"Conv2d(..., groups={groups})",
-        "keras": f"Conv2D(..., groups={groups})",
-        "onnx": f"group = {groups}",
-    }
-
-    def first(place: Place) -> Array | None:
-        x, depth = place.inputs[0], place.layer.weights.shape[1]
-        return _sums(place, place.layer.weights, groups=1, x=np.ascontiguousarray(x[:, :depth]))
-
-    def interleaved(place: Place) -> Array | None:
-        return _sums(place, place.layer.weights, x=_dealt(place.inputs[0], groups))
-
-    def reversed_groups(place: Place) -> Array | None:
-        x = place.inputs[0]
-        turned = x.reshape(len(x), groups, -1, *x.shape[2:])[:, ::-1].reshape(x.shape)
-        return _sums(place, place.layer.weights, x=np.ascontiguousarray(turned))
-
-    def shuffled(place: Place) -> Array | None:
-        made = _sums(place, place.layer.weights)
-        return None if made is None else _dealt(made, groups)
-
-    def summed(place: Place) -> Array | None:
-        x, depth = place.inputs[0], place.layer.weights.shape[1]
-        total = x.reshape(len(x), -1, depth, *x.shape[2:]).sum(1)
-        return _sums(place, place.layer.weights, groups=1, x=np.ascontiguousarray(total))
-
-    told = {
-        "every filter reads the first group of channels, as with groups=1": first,
-        "every filter reads all groups of channels added up, its kernel repeated for each, as with groups=1": summed,
-        "each group takes every so many channels instead of neighbors": interleaved,
-        "the groups of channels are taken from the last to the first": reversed_groups,
-        "the filters' outputs are shuffled between the groups": shuffled,
-    }
-    for words, run in told.items():
-        yield _hypothesis("convolution.groups", f"{words}; Darknet has {groups} groups of neighbors", fix, run)
-    yield from _other_groups(place, fix)
-
-
-def _dealt(x: Array, groups: int) -> Array:
-    """Channels dealt out to the groups one by one, as a channel shuffle does."""
-    batch, c, h, w = x.shape
-    return np.ascontiguousarray(x.reshape(batch, c // groups, groups, h, w).swapaxes(1, 2).reshape(x.shape))
-
-
-def _other_groups(place: Place, fix: dict[str, str]) -> Iterator[Hypothesis]:
-    """Another number of groups, the kernel's first channels alone or the kernel repeated."""
-    n, depth = place.layer.weights.shape[:2]
-    c = place.inputs[0].shape[1]
-    for groups in (number for number in range(1, c + 1) if c % number == 0 and n % number == 0 and c // number != depth):
-        need = c // groups
-
-        def run(place: Place, groups: int = groups, need: int = need) -> Array | None:
-            weights = place.layer.weights
-            if need <= weights.shape[1]:
-                return _sums(place, weights[:, :need], groups=groups)
-            return _sums(place, np.tile(weights, (1, need // weights.shape[1], 1, 1)), groups=groups) if need % depth == 0 else None
-
-        words = f"the convolution has {groups} groups; Darknet has {c // depth}"
-        yield _hypothesis("convolution.groups", words, fix, run, groups=groups)
-
-
 # --- half precision ------------------------------------------------------------------------------------------------------------
 
 
@@ -269,10 +177,10 @@ def _halves() -> Iterator[Hypothesis]:
     for name in ("float16", "bfloat16"):
 
         def weights_alone(place: Place, name: str = name) -> Array | None:
-            return _sums(place, rounded_to_half(place.layer.weights, name))
+            return sums_of(place, rounded_to_half(place.layer.weights, name))
 
         def both(place: Place, name: str = name) -> Array | None:
-            return _sums(place, rounded_to_half(place.layer.weights, name), x=rounded_to_half(place.inputs[0], name))
+            return sums_of(place, rounded_to_half(place.layer.weights, name), x=rounded_to_half(place.inputs[0], name))
 
         for what, run in (("kernel", weights_alone), ("kernel and its input", both)):
             words = (

@@ -135,10 +135,9 @@ def _spreads(right: float, trial: Trial) -> Iterator[Hypothesis]:
         return np.asarray(made)
 
     if right != 1:
-        words = f"[yolo] multiplies the centers by scale_x_y={right:g} without moving them back; Darknet subtracts {0.5 * (right - 1):g}"
-        yield Hypothesis(
-            "yolo.scale_x_y", words, {"yolo": unshifted}, {"": f"x * {right:g} - {0.5 * (right - 1):g}"}, {"offset": 0}
-        )
+        offset = f"{0.5 * (right - 1):g}"
+        words = f"[yolo] multiplies the centers by scale_x_y={right:g} without moving them back; Darknet subtracts {offset}"
+        yield Hypothesis("yolo.scale_x_y", words, {"yolo": unshifted}, {"": f"x * {right:g} - {offset}"}, {"offset": 0})
     found = fit(make, trial, (0.5, *_SCALES, 4.0))
     if all(abs(float(found.values["scale_x_y"]) - known) > _SNAP for known in (*_SCALES, right)):
         yield found
