@@ -116,14 +116,17 @@ def walk(
             yield step
         shown = forced and step.number in theirs
         held[step.number] = Value(theirs[step.number], None, ()) if shown else Value(ours, noise, steps)
-        _let_go(held, last_use, step.number)
+        _let_go(held, runner, last_use, theirs)
 
 
-def _let_go(held: dict[int, Value], last_use: Mapping[int, int], now: int) -> None:
-    """Forgets what no later step takes, nor a segment that is still open."""
+def _let_go(held: dict[int, Value], runner: Runner, last_use: Mapping[int, int], theirs: Mapping[int, Array]) -> None:
+    """Forgets ours of what is inside a layer, once no later step takes it, nor a segment that is still open."""
+    now = max(held)
     needed = {number for value in held.values() for step in value.steps for number in step.inputs}
-    for number in [number for number in held if number != INPUT and last_use.get(number, -1) <= now and number not in needed]:
-        del held[number]
+    inner = [number for number in held if number != INPUT and number not in theirs and runner.steps[number].stage != "post"]
+    for number in inner:
+        if last_use.get(number, -1) <= now and number not in needed:
+            del held[number]
 
 
 def _passed_on(runner: Runner, step: Step, given: Sequence[Value], ours: Array) -> Noise | float:

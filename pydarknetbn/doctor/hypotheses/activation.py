@@ -41,11 +41,11 @@ def activation(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     fix = {"torch": _TORCH.get(own, own), "keras": _KERAS.get(own, own), "onnx": _ONNX.get(own, own), "": f"activation {own}"}
     if own == "mish":
         yield from _mish_variants(fix)
+    if own in ("leaky", "relu"):
+        yield from _slopes(own, fix, trial)
     for name in sorted(ACTIVATIONS - {own}, key=lambda name: (name not in _TORCH, name)):
         if not name.startswith(_NOT_ALONE):
             yield _other(own, name, fix)
-    if own in ("leaky", "relu"):
-        yield from _slopes(own, fix, trial)
     yield _twice(own, fix)
     for words, function in _FUNCTIONS.items():
         yield _hypothesis("activation.kind", f"the activation is {words}; Darknet's is {own}", fix, _of(function), activation=words)
