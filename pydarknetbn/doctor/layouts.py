@@ -57,10 +57,17 @@ def layouts_of(theirs: Sequence[int], shape: Shape, parts: Parts) -> Iterator[La
         read = partial(_read, shape=tuple(shape), order=order, anchors=parts.anchors, start=start, stop=stop)
         yield Layout(words, read, rank)
         if parts.boxes:
-            scaled = partial(_in_shares, read=read, anchors=parts.anchors, size=parts.boxes)
-            yield Layout(", ".join(filter(None, [words, "in pixels"])), scaled, rank + 10)
+            for pixels, product, more in _BOX_FORMS:
+                size = parts.boxes if pixels else (1, 1)
+                form = partial(_boxes, read=read, anchors=parts.anchors, size=size, product=product)
+                yield Layout(", ".join(filter(None, [words, more])), form, rank + 10)
 
 
+_BOX_FORMS = (
+    (True, False, "in pixels"),
+    (False, True, "classes times objectness"),
+    (True, True, "in pixels, classes times objectness"),
+)
 _PLANES, _LAST, _ANCHORS = (0, 1, 2, 3), (2, 3, 0, 1), (0, 2, 3, 1)
 """Orders of the axes anchor, entry, row, column; without anchors the first one has length 1."""
 
@@ -75,7 +82,8 @@ def _orders(
         for order in (_PLANES, _LAST, _ANCHORS):
             words = _words(dims, shape, order, parts.anchors)
             if words is not None:
-                yield words, order, (_PLANES, _LAST, _ANCHORS).index(order) + (2 if words.startswith("flat") else 0), None, None
+                rank = (_PLANES, _LAST, _ANCHORS).index(order) + (2 if words not in ("", "NHWC") else 0)
+                yield words, order, rank, None, None
     every = sum(parts.rows)
     if len(parts.rows) > 1 and len(dims) == 2 and parts.anchors and every * (shape.c // parts.anchors) == total:
         start = sum(parts.rows[: parts.head])
@@ -135,10 +143,15 @@ def _read(
     return back.reshape(len(array), c, h, w)
 
 
-def _in_shares(array: Floats, *, read: Callable[[Floats], Floats], anchors: int, size: tuple[int, int]) -> Floats:
-    """Boxes in pixels of the network's input as shares of its sides."""
+def _boxes(
+    array: Floats, *, read: Callable[[Floats], Floats], anchors: int, size: tuple[int, int], product: bool
+) -> Floats:
+    """Boxes in pixels of the network's input, or with classes that are multiplied by the objectness, in our form."""
     planes = read(array)
     boxes = np.array(planes, np.float32).reshape(len(planes), anchors or 1, -1, *planes.shape[2:])
     for entry in range(4):
         boxes[:, :, entry] /= size[entry % 2]
+    if product:
+        with np.errstate(all="ignore"):
+            boxes[:, :, 5:] /= boxes[:, :, 4:5]
     return boxes.reshape(planes.shape)

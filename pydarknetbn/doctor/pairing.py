@@ -1,0 +1,244 @@
+"""Finds for one step after the other which of the other side's values it is.
+
+Each step is computed from the values that the other side has for its inputs. Where the other side computes it as we do, one of its
+values is that result. Where it does not, values that may be it are tried: it is the one from which the steps after it come out as
+values of the other side again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .._native import Array
+from .alignment import Alignment
+from .operations import passes
+from .pool import Candidate, Pool, distances
+from .running import Runner
+from .steps import INPUT, Step, input_step
+
+__all__ = ["Found", "Pairing"]
+
+_CLOSE = 1 / 20
+"""Up to this share of the spread a value is the expected one: half precision is far below, another layer's value far above."""
+_EQUAL = 1 / 1000
+_SURE = 0.9
+_WINDOW = 24
+_OPTIONS = 6
+_RUNS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step is on the other side.
+
+    Args:
+        candidate: the value.
+        how: "by name", "by content" or "by order and shape".
+        certain: whether nothing else would fit as well.
+    """
+
+    candidate: Candidate
+    how: str
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How far the search is, or would be with what it tries.
+
+    Args:
+        values: number of a step -> what the other side has for it, ours where it shows nothing.
+        found: number of a step -> the other side's value.
+        seen: steps that are done with.
+        last: place in the trace of the newest one.
+        worst: the largest distance of those that speak for what is tried.
+    """
+
+    values: Mapping[int, Array] = field(default_factory=dict)
+    found: Mapping[int, Found] = field(default_factory=dict)
+    seen: frozenset[int] = frozenset()
+    last: int = -1
+    worst: float = np.inf
+
+    def with_value(self, step: Step, value: Array, found: Found | None = None) -> _State:
+        values, seen = {**self.values, step.number: value}, self.seen | {step.number}
+        if found is None:
+            return replace(self, values=values, seen=seen)
+        return replace(
+            self, values=values, seen=seen, found={**self.found, step.number: found}, last=found.candidate.index
+        )
+
+
+class Pairing:
+    """The search.
+
+    Args:
+        runner: of our network.
+        pool: the other side's values.
+        x: our input.
+        named: number of a step -> index of the tensor that it is by name.
+    """
+
+    def __init__(self, runner: Runner, pool: Pool, x: Array, *, named: Mapping[int, int]) -> None:
+        self.runner, self.pool, self.named = runner, pool, named
+        self._x = x
+        self._reserved = {index: number for number, index in named.items()}
+        self._alignment: Alignment | None = None
+        self._runs = 0
+        self._users = {
+            step.number: [each for each in runner.steps if step.number in each.inputs]
+            for step in (input_step(runner.net), *runner.steps)
+        }
+
+    def run(self, given: Array) -> dict[int, Found]:
+        """What every step is.
+
+        Args:
+            given: (batch, c, h, w), the other side's input.
+        """
+        state = _State({INPUT: given})
+        last_use = {number: step.number for step in self.runner.steps for number in step.inputs}
+        for step in self.runner.steps:
+            if step.number not in state.seen:
+                state = self._placed(step, state)
+            held = {number: value for number, value in state.values.items() if last_use.get(number, -1) > step.number}
+            state = replace(state, values=held)
+        return dict(state.found)
+
+    # --- one step ---------------------------------------------------------------------------------------------------------------
+
+    def _placed(self, step: Step, state: _State) -> _State:
+        expected = self._expected(step, state)
+        done = self._known(step, expected, state)
+        if done is None and INPUT in step.inputs and state.last < 0:
+            done = self._other_input(step, state)
+        if done is None and passes(step, self.runner.layer_of(step)):
+            return state.with_value(step, expected)
+        return done or self._tried(step, expected, state) or self._guessed(step, expected, state)
+
+    def _expected(self, step: Step, state: _State) -> Array:
+        self._runs += step.kind in ("convolution", "connected")
+        return self.runner.run(step, [state.values[number] for number in step.inputs])
+
+    def _known(self, step: Step, expected: Array, state: _State) -> _State | None:
+        """By name, or because one of their values is what is expected."""
+        candidates = self.pool.of(step)
+        apart, _ = distances(candidates, expected)
+        if step.number in self.named:
+            named = [place for place, each in enumerate(candidates.all) if each.index == self.named[step.number]]
+            place = min(named, key=lambda place: (apart[place], candidates.all[place].layout.rank))
+            found = Found(candidates.all[place], "by name")
+            return replace(state.with_value(step, found.candidate.read(), found), worst=float(apart[place]))
+        free = self._free(step, state)
+        close = [place for place in free if apart[place] <= _CLOSE]
+        if not close:
+            return None
+        limit = max(2 * min(apart[place] for place in close), _EQUAL / 100)
+        near = [candidates.all[place] for place in close if apart[place] <= limit]
+        best = min(near, key=lambda each: (each.index < state.last, each.layout.rank, each.index))
+        distance = float(min(apart[place] for place in close))
+        return replace(state.with_value(step, best.read(), Found(best, "by content")), worst=distance)
+
+    def _free(self, step: Step, state: _State) -> list[int]:
+        """Places of the candidates that no other step is."""
+        used = {_key(found.candidate) for found in state.found.values()}
+        return [
+            place
+            for place, candidate in enumerate(self.pool.of(step).all)
+            if _key(candidate) not in used and self._reserved.get(candidate.index, step.number) == step.number
+        ]
+
+    def _other_input(self, step: Step, state: _State) -> _State | None:
+        """The model may prepare its input itself: the first step tells what it was really given."""
+        first = input_step(self.runner.net)
+        for candidate in self.pool.of(first).all[:_WINDOW]:
+            trial = state.with_value(first, candidate.read(), Found(candidate, "by content"))
+            done = self._tried(step, self._expected(step, trial), trial, guesses=(0,))
+            if done:
+                return done
+        return None
+
+    # --- trying -----------------------------------------------------------------------------------------------------------------
+
+    def _tried(self, step: Step, expected: Array, state: _State, *, guesses: tuple[int, ...] = (1, 2)) -> _State | None:
+        """The state after the attempt from which later steps come out best; None where they do from none."""
+        for count in guesses:
+            self._runs = 0
+            best = self._best(step, expected, state, count)
+            if best:
+                return best
+        return None
+
+    def _best(self, step: Step, expected: Array, state: _State, guesses: int) -> _State | None:
+        best: _State | None = None
+        for attempt in self._attempts(step, expected, state, guesses):
+            left = guesses - (step.number in attempt.found)
+            done = self._confirmed(step, attempt, left)
+            if done and (best is None or done.worst < best.worst):
+                best = done
+            if (best and best.worst <= _EQUAL) or self._runs > _RUNS:
+                break
+        return best
+
+    def _attempts(self, step: Step, expected: Array, state: _State, guesses: int) -> Iterator[_State]:
+        """The step is known; the other side does not show it; it is one of those that come next."""
+        known = self._known(step, expected, state)
+        if known:
+            yield known
+            return
+        yield state.with_value(step, expected)
+        if guesses:
+            for candidate in self._options(step, expected, state):
+                yield state.with_value(step, candidate.read(), Found(candidate, "by order and shape"))
+
+    def _options(self, step: Step, expected: Array, state: _State) -> list[Candidate]:
+        """The next ones in order, and those that are most alike."""
+        candidates = self.pool.of(step)
+        _, correlation = distances(candidates, expected)
+        free = self._free(step, state)
+        following = [place for place in free if state.last < candidates.all[place].index <= state.last + _WINDOW][:_OPTIONS]
+        alike = sorted((place for place in free if abs(correlation[place]) > 0.5), key=lambda place: -abs(correlation[place]))[:2]
+        return [candidates.all[place] for place in dict.fromkeys([*following, *alike])]
+
+    def _confirmed(self, step: Step, state: _State, guesses: int) -> _State | None:
+        """The state after the first step that takes this one's value and is known."""
+        for user in self._users[step.number][:2]:
+            if user.number in state.seen or any(number not in state.values for number in user.inputs):
+                continue
+            expected = self._expected(user, state)
+            known = self._known(user, expected, state)
+            if known:
+                return known
+            layer = self.runner.layer_of(user)
+            same = user.layer == step.layer
+            done = self._best(user, expected, state, guesses if same and not passes(user, layer) else 0)
+            if done:
+                return done
+        return None
+
+    # --- guessing ---------------------------------------------------------------------------------------------------------------
+
+    def _guessed(self, step: Step, expected: Array, state: _State) -> _State:
+        """By the order of all values, where nothing after the step tells."""
+        if self._alignment is None:
+            self._alignment = Alignment(self.runner, self.pool, self._x)
+        known = {number: found.candidate.index for number, found in state.found.items()}
+        candidate = self._alignment.pairs({**known, **self.named}).get(step.number)
+        candidates, free = self.pool.of(step), self._free(step, state)
+        keys = {_key(candidates.all[place]) for place in free}
+        if candidate is None or _key(candidate) not in keys:
+            return state.with_value(step, expected)
+        _, correlation = distances(candidates, expected)
+        alike = abs(correlation[candidates.all.index(candidate)]) > _SURE
+        if step.kind == "boxes" and not alike:  # most programs show none
+            return state.with_value(step, expected)
+        return state.with_value(step, candidate.read(), Found(candidate, "by order and shape", bool(alike)))
+
+
+def _key(candidate: Candidate) -> tuple[int, str]:
+    """A value of several heads is several values."""
+    words = candidate.layout.words
+    return candidate.index, words.split(",")[0] if words.startswith("rows") else ""
