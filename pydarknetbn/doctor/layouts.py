@@ -143,9 +143,7 @@ def _read(
     return back.reshape(len(array), c, h, w)
 
 
-def _boxes(
-    array: Floats, *, read: Callable[[Floats], Floats], anchors: int, size: tuple[int, int], product: bool
-) -> Floats:
+def _boxes(array: Floats, *, read: Callable[[Floats], Floats], anchors: int, size: tuple[int, int], product: bool) -> Floats:
     """Boxes in pixels of the network's input, or with classes that are multiplied by the objectness, in our form."""
     planes = read(array)
     boxes = np.array(planes, np.float32).reshape(len(planes), anchors or 1, -1, *planes.shape[2:])

@@ -67,9 +67,7 @@ class _State:
         values, seen = {**self.values, step.number: value}, self.seen | {step.number}
         if found is None:
             return replace(self, values=values, seen=seen)
-        return replace(
-            self, values=values, seen=seen, found={**self.found, step.number: found}, last=found.candidate.index
-        )
+        return replace(self, values=values, seen=seen, found={**self.found, step.number: found}, last=found.candidate.index)
 
 
 class Pairing:
