@@ -187,7 +187,7 @@ class _Doctor:
 
     def _alike(self, segment: Segment, known: _Found) -> bool:
         """Whether a fault of the same kind with other numbers explains the difference, such as another count of pixels."""
-        kinds = frozenset(each.kind for each in known.found.hypotheses if each.parameters)
+        kinds = frozenset(each.kind for each in known.found.hypotheses if each.parameters or each.local)
         return bool(kinds) and diagnose(segment, picture=self.picture, kinds=kinds) is not None
 
     def _result(self) -> Comparison:

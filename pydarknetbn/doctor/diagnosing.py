@@ -11,7 +11,6 @@ import numpy as np
 
 from .._native import Array
 from .hypotheses import GENERATORS
-from .measures import multiples
 from .noise import FACTOR
 from .situation import Hypothesis, Place
 from .steps import INPUT, Step
@@ -64,7 +63,7 @@ def explains(segment: Segment, hypotheses: Sequence[Hypothesis], *, picture: Arr
     for hypothesis in hypotheses:
         runs |= _runs(segment, hypothesis, segment.steps, picture)
     value = segment.rerun(runs) if runs else None
-    return value is not None and multiples(value, segment.theirs, segment.noise)[1] <= FACTOR
+    return value is not None and segment.left_over(value)[1] <= FACTOR
 
 
 def diagnose(segment: Segment, *, picture: Array | None = None, kinds: frozenset[str] | None = None) -> Found | None:
@@ -190,7 +189,7 @@ class _Bench:
                 value = self._next(hypothesis, each, value)
         if value is None or value.shape != theirs.shape:
             return math.inf
-        return multiples(value, theirs, self.segment.noise)[0]
+        return self.segment.left_over(value, theirs)[0]
 
     def _next(self, hypothesis: Hypothesis, step: Step, value: Array) -> Array | None:
         changed = step.kind in hypothesis.runs and step.layer == self.step.layer
@@ -224,4 +223,4 @@ class _Bench:
         value = self.segment.rerun(runs, known)
         if value is None:
             return math.inf, math.inf
-        return multiples(value, self.segment.theirs, self.segment.noise)
+        return self.segment.left_over(value)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from .._native import Array
-from .measures import multiple
-from .noise import UNIT, Noise, jittered, noise_of
+from .measures import multiple, multiples
+from .noise import UNIT, Noise, jittered, noise_of, peak
 from .running import Runner
 from .steps import INPUT, Step
 
@@ -49,6 +49,16 @@ class Segment:
     def multiple(self) -> float:
         """The largest difference in multiples of the noise."""
         return multiple(self.ours, self.theirs, self.noise)
+
+    def left_over(self, value: Array, theirs: Array | None = None) -> tuple[float, float]:
+        """Root mean square and largest of what a value leaves of the other side's, in multiples of the noise.
+
+        Args:
+            value: of a hypothesis; where it is larger than ours, so is its noise.
+            theirs: the other side's values of the same places, where `value` is a sample.
+        """
+        size = peak(value) / np.maximum(peak(self.ours), np.finfo(np.float32).tiny)
+        return multiples(value, self.theirs if theirs is None else theirs, self.noise * np.maximum(1, size))
 
     def rerun(self, runs: Runs, known: Mapping[int, Array] | None = None) -> Array | None:
         """The last step's value where some steps are computed otherwise; None where sizes do not fit.

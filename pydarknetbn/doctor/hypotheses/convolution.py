@@ -25,6 +25,8 @@ def convolution(place: Place, _: Trial) -> Iterator[Hypothesis]:
     native = place.layer.native
     if native is None:
         return
+    if "rolling_mean" in place.layer.shapes:
+        yield _biased()
     if native.size > 1:
         yield from _flips()
     yield from _orders(place)
@@ -40,6 +42,20 @@ def _hypothesis(
     kind: str, words: str, fix: dict[str, str], run: Callable[[Place], Array | None], **values: float | int | str
 ) -> Hypothesis:
     return Hypothesis(kind, words, {"convolution": run}, fix, values)
+
+
+def _biased() -> Hypothesis:
+    def run(place: Place) -> Array:
+        return np.asarray(place.right + place.layer.biases[:, None, None])
+
+    words = "the convolution adds the biases, and its batchnorm adds them again; in Darknet they are the batchnorm's alone"
+    fix = {
+        "": "give the convolution no bias",
+        "torch": "Conv2d(..., bias=False)",
+        "keras": "Conv2D(..., use_bias=False)",
+        "onnx": "Conv without a third input",
+    }
+    return _hypothesis("batchnorm.bias_kept", words, fix, run)
 
 
 # --- the kernel ----------------------------------------------------------------------------------------------------------------
