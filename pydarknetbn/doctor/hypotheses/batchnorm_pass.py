@@ -64,7 +64,7 @@ def with_statistics(change: Callable[[Wide, Wide], Wide], *, sample: bool) -> Ru
     """A run whose mean and variance are each made of the rolling one and the batch's, both in double."""
 
     def run(place: Place) -> Array | None:
-        found = statistics(place.inputs[0], sample)
+        found = statistics(place.batch, sample)
         if found is None:
             return None
         arrays = arrays_of(place.layer)

@@ -56,7 +56,7 @@ def batch_statistics(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     def own(old: Wide, new: Wide) -> Wide:
         return new
 
-    count = place.inputs[0].size // place.step.shape.c
+    count = place.batch.size // place.step.shape.c
     for sample, name in ((False, "n"), (True, "n-1")):
         run = with_statistics(own, sample=sample)
         words = f"batchnorm normalizes with the batch's own mean and variance (over {name}, n = {count}), Darknet with the file's"
@@ -117,7 +117,7 @@ def _updated(share: float, side: str, sample: bool) -> Hypothesis:
 
 def bessel(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     """A rolling variance times n/(n-1) or (n-1)/n, of a whole n that is fitted; another factor is no such fault."""
-    batch, _, h, w = place.inputs[0].shape
+    batch, _, h, w = place.batch.shape
     own = [count for count in (batch * h * w, h * w) if count > 1]
     for inverse in (False, True):
 
