@@ -172,7 +172,9 @@ class _Bench:
         def cut(array: Array) -> Array:
             return np.ascontiguousarray(array.reshape(*array.shape[:2], 1, -1)[..., at])
 
-        return replace(self.place, inputs=[cut(x)], whole=self.inputs), cut(self.segment.theirs)
+        alike = {number: cut(value) for number, value in self.place.values.items() if value.shape == x.shape}
+        sampled = replace(self.place, inputs=[cut(x)], values={**self.place.values, **alike}, whole=self.inputs)
+        return sampled, cut(self.segment.theirs)
 
     def trial(self, hypothesis: Hypothesis) -> float:
         """See `situation.Trial`."""

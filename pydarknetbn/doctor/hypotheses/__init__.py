@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..situation import Generator
+from ..situation import Generator, several
 from .activation import activation
 from .batchnorm import batchnorm, shifted
 from .convolution import convolution
 from .heads import boxes, yolo
+from .input import given
 from .joining import route, shortcut
 from .pooling import maxpool, upsample
 from .rearranging import dropout, reorg
@@ -22,8 +23,9 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "batchnorm": batchnorm,
         "biases": shifted,
         "boxes": boxes,
-        "convolution": convolution,
+        "convolution": several(convolution, shifted),
         "dropout": dropout,
+        "input": given,
         "maxpool": maxpool,
         "reorg": reorg,
         "reorg3d": reorg,

@@ -9,16 +9,15 @@ from typing import Literal
 
 from ..._native import Array
 from ...dialect import COMMON_EPSILONS, EpsilonRule, whose_epsilon
-from ..situation import Hypothesis, Place, Trial, fit
+from ..situation import Hypothesis, Place, Trial
 from .batchnorm_pass import arrays_of, epsilon_of, normal
-from .fitting import as_well, short, snap
+from .fitting import as_well, recover, short, snap
 
 __all__ = ["epsilon"]
 
 Side = Literal["inside", "outside"]
 _SIDES: tuple[Side, ...] = ("inside", "outside")
-_EXPONENTS = tuple(range(-9, 1))
-_ROUNDS = 24  # from two decades down to 0.01 %
+_GRID = tuple(10.0**exponent for exponent in range(-9, 1))
 _SAME = 0.01
 
 
@@ -37,15 +36,13 @@ def epsilon(place: Place, trial: Trial) -> Iterator[Hypothesis]:
 
 def _fitted(right: EpsilonRule, trial: Trial, side: Side) -> Hypothesis:
     make = partial(_hypothesis, right, side)
-    by_exponent = fit(lambda exponent: make(10**exponent), trial, _EXPONENTS, rounds=_ROUNDS)
-    value = float(by_exponent.values["epsilon"])
-    common = snap(make, trial, by_exponent, COMMON_EPSILONS)
-    # a number that somebody wrote has few digits
-    return common if common is not by_exponent else replace(snap(make, trial, common, [_rounded(value)]), parameters=1)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.0e}")
+    value = recover(make, trial, _GRID)
+    fitted = make(value)
+    common = snap(make, trial, fitted, COMMON_EPSILONS)
+    if common is not fitted:
+        return common
+    written = float(f"{value:.0e}")  # a number that somebody wrote has few digits
+    return replace(snap(make, trial, fitted, [written]), parameters=1)
 
 
 def _of_both_sides(best: Hypothesis, other: Hypothesis) -> Hypothesis:

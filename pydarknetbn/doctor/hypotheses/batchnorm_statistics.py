@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from ..situation import Hypothesis, Place, Trial, fit
+from ..situation import Hypothesis, Place, Trial
 from .batchnorm_pass import Arrays, Wide, with_arrays, with_statistics
-from .fitting import as_well, short, snap
+from .fitting import as_well, recover, short, snap
 
 __all__ = ["batch_statistics", "bessel", "rolling_not_loaded", "stale"]
 
-_ROUNDS = 16
 _SHARES = tuple(np.geomspace(0.001, 0.9, 7))
 _COMMON_SHARES = (0.01, 0.03, 0.05, 0.1)
 _COUNTS = tuple(np.geomspace(2, 1e6, 9))
@@ -57,7 +56,7 @@ def batch_statistics(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     def own(old: Wide, new: Wide) -> Wide:
         return new
 
-    count = place.inputs[0].size // place.step.shape.c
+    count = place.batch.size // place.step.shape.c
     for sample, name in ((False, "n"), (True, "n-1")):
         run = with_statistics(own, sample=sample)
         words = f"batchnorm normalizes with the batch's own mean and variance (over {name}, n = {count}), Darknet with the file's"
@@ -90,14 +89,15 @@ def stale(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     own = place.runner.rule_of(place.step).rolling_add
     shares = [*_COMMON_SHARES, *([own] if own < 1 and own not in _COMMON_SHARES else [])]
     for side in ("ahead", "behind"):
-        by_kind = []
+        by_kind: list[Hypothesis] = []
+        near: Sequence[float] = _SHARES
         for sample in (True, False):
 
             def make(share: float, side: str = side, sample: bool = sample) -> Hypothesis:
                 return _updated(share, side, sample)
 
-            if sample:
-                share = float(fit(make, trial, _SHARES, rounds=_ROUNDS).values["share"])
+            share = recover(make, trial, near)
+            near = share / 1.1, share, min(share * 1.1, _SHARES[-1])
             by_kind.append(snap(make, trial, make(share), shares))
         yield min(by_kind, key=trial)
 
@@ -117,16 +117,16 @@ def _updated(share: float, side: str, sample: bool) -> Hypothesis:
 
 def bessel(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     """A rolling variance times n/(n-1) or (n-1)/n, of a whole n that is fitted; another factor is no such fault."""
-    batch, _, h, w = place.inputs[0].shape
+    batch, _, h, w = place.batch.shape
     own = [count for count in (batch * h * w, h * w) if count > 1]
     for inverse in (False, True):
 
         def make(count: float, inverse: bool = inverse) -> Hypothesis:
             return _counted(count, inverse)
 
-        fitted = fit(make, trial, _COUNTS, rounds=_ROUNDS)
-        whole = make(max(2.0, round(float(fitted.values["n"]))))
-        if as_well(trial(whole), trial(fitted)):
+        found = recover(make, trial, _COUNTS)
+        whole = make(max(2.0, round(found)))
+        if as_well(trial(whole), trial(make(found))):
             yield snap(make, trial, whole, own)
 
 
