@@ -113,7 +113,8 @@ class _Doctor:
         free = self._free()
         given = self._input(go_on)
         total = len(self.runner.steps)
-        for done, each in enumerate(walk(self.runner, given, self.theirs, unit=self.unit, forced=teacher)):
+        path = walk(self.runner, given, self.theirs, unit=self.unit, forced=teacher, known=INPUT in self.by_step)
+        for done, each in enumerate(path):
             self.progress(total + done, 2 * total, "layer by layer")
             if isinstance(each, Segment):
                 self._look_at(each, free[each.step.number], go_on)

@@ -70,9 +70,9 @@ def peak(x: Array) -> Noise:
 
 
 def jittered(x: Array, noise: Noise, seed: int) -> Array:
-    """The values, each moved by the noise of its channel, up or down."""
-    signs = np.random.default_rng(seed).integers(0, 2, x.shape, np.int8) * 2 - 1
-    return np.asarray(x + signs * noise.astype(np.float32)[:, None, None], np.float32)
+    """The values as another program may round them: each moved at random, some as far as the noise of its channel."""
+    moves = np.random.default_rng(seed).standard_normal(x.shape, np.float32)
+    return np.asarray(x + moves * (noise / _SPREAD).astype(np.float32)[:, None, None], np.float32)
 
 
 def _root(runner: Runner, step: Step) -> Noise:

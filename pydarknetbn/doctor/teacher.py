@@ -12,7 +12,7 @@ from .._native import Array
 from .measures import multiple, multiples
 from .noise import UNIT, Noise, jittered, noise_of, peak
 from .running import Runner
-from .steps import INPUT, Step
+from .steps import INPUT, Step, input_step
 
 __all__ = ["Runs", "Segment", "walk"]
 
@@ -92,15 +92,21 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is kept of a step while later ones need it: the value, its noise (None: the other side's own), and its segment."""
+    """What is kept of a step while later ones need it.
+
+    Args:
+        array: the value.
+        moved: the same after rounding of its own in this step and the unseen ones before it; None for the other side's own.
+        steps: its segment so far.
+    """
 
     array: Array
-    noise: Noise | None
+    moved: Array | None
     steps: tuple[Step, ...]
 
 
 def walk(
-    runner: Runner, x: Array, theirs: Mapping[int, Array], *, unit: float = UNIT, forced: bool = True
+    runner: Runner, x: Array, theirs: Mapping[int, Array], *, unit: float = UNIT, forced: bool = True, known: bool = True
 ) -> Iterator[Segment | Step]:
     """Goes through the network on the other side's values: a segment where it shows one, else the step.
 
@@ -110,22 +116,27 @@ def walk(
         theirs: number of a step -> its value.
         unit: what one rounding changes at most, relatively.
         forced: later steps get the other side's values; else ours, and every segment begins at the input.
+        known: x is what the other side was given; else it may be another, and is a step of the first segments.
     """
     last_use = {number: step.number for step in runner.steps for number in step.inputs}
-    held = {INPUT: Value(x, None, ())}
+    held = {INPUT: Value(x, None, () if known else (input_step(runner.net),))}
     for step in runner.steps:
         given = [held[number] for number in step.inputs]
         inputs = [value.array for value in given]
         ours = runner.run(step, inputs)
-        noise = noise_of(runner, step, inputs, ours, unit=unit) + _passed_on(runner, step, given, ours)
+        own = noise_of(runner, step, inputs, ours, unit=unit)
+        moved = _passed_on(runner, step, given, ours)
         steps = tuple(sorted({each for value in given for each in value.steps} | {step}, key=lambda each: each.number))
         if step.number in theirs:
             values = {number: value.array for number, value in held.items()}
+            noise = own if moved is ours else own + peak(moved - ours)
             yield Segment(runner, steps, values, theirs[step.number], ours, noise)
         else:
             yield step
-        shown = forced and step.number in theirs
-        held[step.number] = Value(theirs[step.number], None, ()) if shown else Value(ours, noise, steps)
+        if forced and step.number in theirs:
+            held[step.number] = Value(theirs[step.number], None, ())
+        else:
+            held[step.number] = Value(ours, jittered(moved, own, step.number), steps)
         _let_go(held, runner, last_use, theirs)
 
 
@@ -139,11 +150,9 @@ def _let_go(held: dict[int, Value], runner: Runner, last_use: Mapping[int, int],
             del held[number]
 
 
-def _passed_on(runner: Runner, step: Step, given: Sequence[Value], ours: Array) -> Noise | float:
-    """What the noise of unseen steps before becomes in this one."""
-    if all(value.noise is None for value in given):
-        return 0.0
-    moved = [value.array if value.noise is None else jittered(value.array, value.noise, step.number) for value in given]
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(runner.run(step, moved) - ours)
-    return np.asarray(np.nan_to_num(apart, posinf=0).max(axis=(0, 2, 3)), np.float64)
+def _passed_on(runner: Runner, step: Step, given: Sequence[Value], ours: Array) -> Array:
+    """What the step makes of the rounding of unseen steps before it: its value for moved inputs, without rounding of its own."""
+    if all(value.moved is None for value in given):
+        return ours
+    with np.errstate(all="ignore"):
+        return runner.run(step, [value.array if value.moved is None else value.moved for value in given])

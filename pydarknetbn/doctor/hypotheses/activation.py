@@ -41,6 +41,8 @@ def activation(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     fix = {"torch": _TORCH.get(own, own), "keras": _KERAS.get(own, own), "onnx": _ONNX.get(own, own), "": f"activation {own}"}
     if own == "mish":
         yield from _mish_variants(fix)
+    if "rolling_mean" in place.layer.shapes:
+        yield _normalized_again()
     if own in ("leaky", "relu"):
         yield from _slopes(own, fix, trial)
     for name in sorted(ACTIVATIONS - {own}, key=lambda name: (name not in _TORCH, name)):
@@ -77,6 +79,19 @@ def _twice(own: str, fix: Mapping[str, str]) -> Hypothesis:
     return _hypothesis(
         "activation.kind", f"the activation {own} is applied twice; Darknet applies it once", fix, run, activation="twice"
     )
+
+
+def _normalized_again() -> Hypothesis:
+    """A batchnorm that is both folded into the convolution and kept behind it."""
+
+    def run(place: Place) -> Array:
+        number = place.step.inputs[0]
+        batchnorm = place.runner.steps[number]
+        return place.runner.run(place.step, [place.runner.run(batchnorm, place.inputs)])
+
+    words = "the batchnorm is applied twice, as where it is folded into the convolution and kept as well; Darknet applies it once"
+    fix = {"": "leave out the batchnorm behind a convolution that it is folded into"}
+    return Hypothesis("batchnorm.twice", words, {"activation": run}, fix)
 
 
 def _slopes(own: str, fix: Mapping[str, str], trial: Trial) -> Iterator[Hypothesis]:
