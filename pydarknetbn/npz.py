@@ -1,0 +1,86 @@
+"""NumPy's .npz, written array by array so that no more than one is held, and read with nothing in it believed."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from .errors import DumpError
+
+__all__ = ["METADATA", "read_arrays", "write_arrays"]
+
+METADATA = "__metadata__"
+"""The key of what stands beside the arrays, as JSON text; no layer is called so."""
+
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # equal contents give equal bytes
+_LONGEST_HEADER = 10_000
+
+
+def write_arrays(stream: BinaryIO, arrays: Iterable[tuple[str, NDArray[Any]]], *, packed: bool = False) -> None:
+    """Writes an .npz.
+
+    Args:
+        stream: to write to.
+        arrays: name and array, in order; each is let go before the next is asked for.
+        packed: compressed.
+    """
+    method = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", method, allowZip64=True) as archive:
+        for name, array in arrays:
+            entry = zipfile.ZipInfo(f"{name}.npy", _FIXED_TIME)
+            entry.compress_type = method
+            with archive.open(entry, "w", force_zip64=True) as file:
+                npy.write_array(file, np.asarray(array), allow_pickle=False)
+
+
+def read_arrays(path: str | os.PathLike[str], *, limit: int) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz whose maker is not known.
+
+    Args:
+        path: of the file.
+        limit: how many bytes its arrays may take, as its own table of contents says; nothing is unpacked beyond that.
+
+    Raises:
+        DumpError: it is no .npz, damaged, or larger.
+        OSError: it cannot be opened.
+    """
+    where = os.fspath(path)
+    try:
+        with zipfile.ZipFile(where) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if size > limit:
+                raise DumpError(f"{where}: would unpack to {size:,} bytes; expected at most {limit:,}")
+            return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, KeyError) as reason:
+        if isinstance(reason, DumpError):
+            raise
+        told = " ".join(str(reason).split())
+        raise DumpError(f"{where}: cannot be read as an .npz of arrays: {told}") from None
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, whose header has to say what the table of contents says."""
+    with archive.open(entry) as file:
+        version = npy.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"{entry.filename} is of .npy version {version}")
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(file, max_header_size=_LONGEST_HEADER)
+        count = math.prod(shape)
+        left = entry.file_size - file.tell()
+        if dtype.hasobject or fortran or count * dtype.itemsize != left:
+            raise ValueError(f"{entry.filename} tells {dtype} of shape {shape} and holds {left:,} bytes")
+        data = file.read(left)
+        if len(data) != left:
+            raise ValueError(f"{entry.filename} ends after {len(data):,} of {left:,} bytes")
+        array: NDArray[Any] = np.frombuffer(data, dtype).reshape(shape).copy()
+        return array

@@ -1,0 +1,127 @@
+"""For the tests of a port: its values against a golden bundle, without Darknet, a cfg or weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._native import Array
+from .golden import Golden, read_golden
+from .golden.checking import Checked, as_array, check_value
+from .golden.naming import named_pairs
+
+__all__ = ["assert_matches", "golden_input"]
+
+_LISTED = 6
+
+
+def golden_input(path: str | os.PathLike[str]) -> Array:
+    """The input that a golden bundle was made with, (batch, c, h, w), to the bit.
+
+    Raises:
+        DumpError: the file is no golden bundle, or damaged.
+    """
+    return read_golden(path).input
+
+
+def assert_matches(
+    activations: Mapping[Any, Any],
+    path: str | os.PathLike[str],
+    *,
+    names: Mapping[str, str] | None = None,
+    tolerance: float | None = None,
+) -> None:
+    """Fails where a port's values are not those of a golden bundle.
+
+    Args:
+        activations: name -> array or tensor of PyTorch, (batch, c, h, w) or (batch, h, w, c), of what the port makes of
+            `golden_input(path)`. Named "12.post", "12_convolutional", "12" or 12, the layers' numbers in the cfg; or see `names`.
+            Layers that are not among them are not compared.
+        path: the bundle, of `pydarknetbn dump --golden`.
+        names: the activations' names -> the bundle's, or the other way round, where they are others.
+        tolerance: what may differ, as a share of the range of the layer; None takes what rounding makes of another order of
+            sums, 0 wants every bit equal.
+
+    Raises:
+        AssertionError: naming the first layer that differs; or there is nothing to compare.
+        ValueError: `names` names what is not there, or the tolerance is below 0.
+        DumpError: the file is no golden bundle, or damaged.
+    """
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"expected a tolerance of 0 or more, got {tolerance}")
+    golden = read_golden(path)
+    pairs = named_pairs(golden, activations, names)
+    where = os.fspath(path)
+    if not pairs:
+        first = ", ".join(repr(name) for name in list(activations)[:_LISTED]) or "nothing"
+        raise AssertionError(f"None of the activations ({first}) is a layer of {where}; pass names={{'theirs': '0.post', …}}")
+    results = _results(golden, activations, pairs, tolerance)
+    failed = [result for result in results if isinstance(result, str) or result.bad]
+    if failed:
+        raise AssertionError(_message(golden, where, pairs, failed))
+
+
+def _results(
+    golden: Golden, activations: Mapping[Any, Any], pairs: Mapping[str, Any], tolerance: float | None
+) -> list[Checked | str]:
+    """In the order of the network; a sentence for a value whose shape does not fit."""
+    made: list[Checked | str] = []
+    for step in golden.steps:
+        if step.key in pairs:
+            name = pairs[step.key]
+            array = as_array(activations[name], str(name))
+            checked = check_value(step, str(name), array, tolerance=tolerance)
+            sides = " or as (batch, h, w, c)" if step.shape[2] * step.shape[3] > 1 else ""
+            made.append(
+                checked or f"{_title(step.title, str(name))} has another shape: expected {step.shape}{sides}, got {array.shape}"
+            )
+    return made
+
+
+def _title(title: str, name: str) -> str:
+    return f"{title[0].upper()}{title[1:]} (given as {name!r}),"
+
+
+def _message(golden: Golden, where: str, pairs: Mapping[str, Any], failed: list[Checked | str]) -> str:
+    first = failed[0]
+    lines = [first, ""] if isinstance(first, str) else _lines(first, where)
+    if len(failed) > 1:
+        others = [result.split(" (given")[0] if isinstance(result, str) else result.step.key for result in failed[1:]]
+        lines.append(f"After it {len(others)} more of the {len(pairs)} compared differ: {_some(others)}")
+    missing = [step.key for step in golden.steps if step.key not in pairs]
+    if missing:
+        lines.append(f"Not given, so not compared: {_some(missing)}")
+    lines.append(f"Expected values: {golden.about.get('formula', '')}; input: {golden.about.get('input', '')}")
+    return "\n".join(lines)
+
+
+def _lines(result: Checked, where: str) -> list[str]:
+    """As torch.testing.assert_close words it."""
+    step, over = result.step, result.over
+    layout = "" if result.layout == "NCHW" else f" Read as {result.layout}."
+    lines = [f"{_title(step.title, result.name)} is not what {where} holds!{layout}", ""]
+    share = 100 * over.mean() if over.size else 0.0
+    lines.append(f"Mismatched elements: {int(over.sum())} / {over.size} sampled ({share:.1f}%)")
+    if over.any():
+        with np.errstate(all="ignore"):
+            relative = np.where(over, result.apart / np.abs(step.samples), 0)
+        lines += [
+            _greatest("absolute", result, result.apart, int(np.argmax(np.where(over, result.apart, -1)))),
+            _greatest("relative", result, relative, int(np.argmax(np.nan_to_num(relative, nan=-1, posinf=np.inf)))),
+        ]
+    if result.nan:
+        lines.append(f"First NaN at index {result.nan}")
+    return [*lines, *result.totals]
+
+
+def _greatest(kind: str, result: Checked, values: Any, at: int) -> str:
+    place, expected, got = result.step.index(at), result.step.samples[at], result.samples[at]
+    allowed = f" (up to {result.allowed[at]:.2g} allowed)" if kind == "absolute" else ""
+    return f"Greatest {kind} difference: {values[at]:.9g} at index {place}{allowed}: expected {expected:.9g}, got {got:.9g}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
