@@ -87,7 +87,7 @@ def dump(
 
 def write_dump(
     net: Network,
-    x: Source | Given,
+    x: Source,
     path: str | os.PathLike[str],
     *,
     stages: Sequence[str] = ("input", "post"),
@@ -101,7 +101,7 @@ def write_dump(
     Raises:
         As `dump`; DumpError also where the file cannot be written.
     """
-    given = x if isinstance(x, Given) else given_to(net, x)
+    given = given_to(net, x)
     names: list[str] = []
 
     def arrays() -> Iterator[tuple[str, NDArray[Any]]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,51 +59,59 @@ def assert_matches(
     if not pairs:
         first = ", ".join(repr(name) for name in list(activations)[:_LISTED]) or "nothing"
         raise AssertionError(f"None of the activations ({first}) is a layer of {where}; pass names={{'theirs': '0.post', …}}")
-    results = _results(golden, activations, pairs, tolerance)
-    failed = [result for result in results if isinstance(result, str) or result.bad]
-    if failed:
-        raise AssertionError(_message(golden, where, pairs, failed))
+    failures = list(_failures(golden, activations, pairs, tolerance))
+    if failures:
+        raise AssertionError(_message(golden, where, pairs, failures))
 
 
-def _results(
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A value that is not as it should be: its key, and what a message says of it."""
+
+    key: str
+    lines: tuple[str, ...]
+
+
+def _failures(
     golden: Golden, activations: Mapping[Any, Any], pairs: Mapping[str, Any], tolerance: float | None
-) -> list[Checked | str]:
-    """In the order of the network; a sentence for a value whose shape does not fit."""
-    made: list[Checked | str] = []
+) -> Iterator[_Failure]:
+    """In the order of the network."""
     for step in golden.steps:
-        if step.key in pairs:
-            name = pairs[step.key]
-            array = as_array(activations[name], str(name))
-            checked = check_value(step, str(name), array, tolerance=tolerance)
+        if step.key not in pairs:
+            continue
+        name = str(pairs[step.key])
+        array = as_array(activations[pairs[step.key]], name)
+        checked = check_value(step, name, array, tolerance=tolerance)
+        if checked is None:
             sides = " or as (batch, h, w, c)" if step.shape[2] * step.shape[3] > 1 else ""
-            made.append(
-                checked or f"{_title(step.title, str(name))} has another shape: expected {step.shape}{sides}, got {array.shape}"
-            )
-    return made
+            wrong = f"expected {step.shape}{sides}, got {array.shape}"
+            yield _Failure(step.key, (f"{_title(step.title, name)} has another shape: {wrong}", ""))
+        elif checked.bad:
+            yield _Failure(step.key, tuple(_lines(checked)))
 
 
 def _title(title: str, name: str) -> str:
     return f"{title[0].upper()}{title[1:]} (given as {name!r}),"
 
 
-def _message(golden: Golden, where: str, pairs: Mapping[str, Any], failed: list[Checked | str]) -> str:
-    first = failed[0]
-    lines = [first, ""] if isinstance(first, str) else _lines(first, where)
-    if len(failed) > 1:
-        others = [result.split(" (given")[0] if isinstance(result, str) else result.step.key for result in failed[1:]]
-        lines.append(f"After it {len(others)} more of the {len(pairs)} compared differ: {_some(others)}")
+def _message(golden: Golden, where: str, pairs: Mapping[str, Any], failures: Sequence[_Failure]) -> str:
+    lines = [*failures[0].lines]
+    if len(failures) > 1:
+        others = _some([failure.key for failure in failures[1:]])
+        lines.append(f"After it {len(failures) - 1} more of the {len(pairs)} compared differ: {others}")
     missing = [step.key for step in golden.steps if step.key not in pairs]
     if missing:
         lines.append(f"Not given, so not compared: {_some(missing)}")
-    lines.append(f"Expected values: {golden.about.get('formula', '')}; input: {golden.about.get('input', '')}")
+    lines.append(f"Expected values: {where}, {golden.about.get('formula', '')}")
+    lines.append(f"Input: {golden.about.get('input', '')}")
     return "\n".join(lines)
 
 
-def _lines(result: Checked, where: str) -> list[str]:
+def _lines(result: Checked) -> list[str]:
     """As torch.testing.assert_close words it."""
     step, over = result.step, result.over
     layout = "" if result.layout == "NCHW" else f" Read as {result.layout}."
-    lines = [f"{_title(step.title, result.name)} is not what {where} holds!{layout}", ""]
+    lines = [f"{_title(step.title, result.name)} is not as it should be!{layout}", ""]
     share = 100 * over.mean() if over.size else 0.0
     lines.append(f"Mismatched elements: {int(over.sum())} / {over.size} sampled ({share:.1f}%)")
     if over.any():

@@ -17,7 +17,6 @@ from ..network import Network
 __all__ = ["Fit", "Given", "Source", "fitted", "given_to", "seeded", "sha256"]
 
 Fit = Literal["letterbox", "stretch"]
-Source: TypeAlias = "Array | int | str | os.PathLike[str] | bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +38,23 @@ class Given:
     resize: Fit | None = None
 
 
+Source: TypeAlias = Array | int | str | os.PathLike[str] | bytes | Given
+
+
 def given_to(net: Network, x: Source, *, resize: Fit | None = None) -> Given:
     """What a network is to be run on.
 
     Args:
         net: the network.
-        x: (batch, c, h, w), float32; a picture's path or bytes; or a seed.
+        x: (batch, c, h, w), float32; a picture's path or bytes; a seed; or what this function gave for one of these.
         resize: of a picture; None takes the dialect's way.
 
     Raises:
         DtypeError, ShapeError, ImageError: x does not fit the network, or is no picture.
         ValueError: a seed below 0.
     """
+    if isinstance(x, Given):
+        return x
     shape = (net.c, net.h, net.w)
     if isinstance(x, int | np.integer):
         full = (max(1, net.time_steps), *shape)

@@ -41,9 +41,8 @@ def _entry(left: str, right: str, steps: Mapping[str, GoldenStep], theirs: Mappi
     if right in theirs and left in steps:
         return steps[left], right
     ours = next((side for side in (right, left) if side in steps), None)
-    missing = (
-        f"the activations have {_some(theirs)}" if ours else f"the golden bundle has {_some(step.key for step in steps.values())}"
-    )
+    side, there = ("activations have", theirs) if ours else ("golden bundle has", [step.key for step in steps.values()])
+    missing = f"the {side} {_some(there)}"
     raise ValueError(f"names: {left!r}: {right!r} puts together what is not there; {missing}")
 
 
