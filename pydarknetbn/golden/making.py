@@ -21,8 +21,10 @@ from .moments import channel_means, moments
 
 __all__ = ["SAMPLES", "make_golden"]
 
-SAMPLES = 256
+SAMPLES = 240
 """Values that are kept of each step."""
+
+_ENOUGH = 64  # values of a channel whose largest difference tells something
 
 Progress = Callable[[int, int], None]
 Noise = npt.NDArray[np.float64]
@@ -74,10 +76,16 @@ def _walk(runner: Runner, x: Array) -> Iterator[tuple[Step, Array, Noise]]:
         own = noise_of(runner, step, ours, value)
         moved = jittered(runner.run(step, theirs), own, step.number)
         values[step.number] = value, moved
-        yield step, value, np.maximum(own, _apart(value, moved))
+        yield step, value, _expected(own, _apart(value, moved), len(x) * step.shape.h * step.shape.w)
         for number in {*step.inputs, step.number}:
             if last_use.get(number, INPUT) <= step.number:
                 values.pop(number, None)
+
+
+def _expected(own: Noise, moved: Noise, values: int) -> Noise:
+    """The noise of each channel; where so few values of one were moved that chance decides, that of the noisiest channel."""
+    noise = np.maximum(own, moved)
+    return noise if values >= _ENOUGH else np.full_like(noise, noise.max())
 
 
 def _apart(value: Array, moved: Array) -> Noise:
