@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -15,13 +17,26 @@ from numpy.typing import NDArray
 
 from .errors import DumpError
 
-__all__ = ["METADATA", "read_arrays", "write_arrays"]
+__all__ = ["METADATA", "read_arrays", "read_metadata", "write_arrays"]
 
 METADATA = "__metadata__"
 """The key of what stands beside the arrays, as JSON text; no layer is called so."""
 
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # equal contents give equal bytes
+# what zipfile and NumPy raise at bytes that are none of theirs
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+    KeyError,
+    SyntaxError,
+)
 _LONGEST_HEADER = 10_000
+_LONGEST_METADATA = 10_000_000
 
 
 def write_arrays(stream: BinaryIO, arrays: Iterable[tuple[str, NDArray[Any]]], *, packed: bool = False) -> None:
@@ -60,15 +75,30 @@ def read_arrays(path: str | os.PathLike[str], *, limit: int) -> dict[str, NDArra
             if size > limit:
                 raise DumpError(f"{where}: would unpack to {size:,} bytes; expected at most {limit:,}")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, KeyError) as reason:
+    except _DAMAGES as reason:
         if isinstance(reason, DumpError):
             raise
         told = " ".join(str(reason).split())
         raise DumpError(f"{where}: cannot be read as an .npz of arrays: {told}") from None
 
 
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What stands under `METADATA` of an .npz, as far as it is text; {} where nothing does."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entry = archive.getinfo(f"{METADATA}.npy")
+            if entry.file_size > _LONGEST_METADATA:
+                return {}
+            told = json.loads(str(_array(archive, entry)))
+    except _DAMAGES:
+        return {}
+    return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+
+
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, whose header has to say what the table of contents says."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{entry.filename} is compressed in a way that NumPy does not write")
     with archive.open(entry) as file:
         version = npy.read_magic(file)
         if version not in ((1, 0), (2, 0)):

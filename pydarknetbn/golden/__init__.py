@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .bundle import Golden, GoldenStep
+from .comparing import compare_golden
 from .filing import read_golden
 
-__all__ = ["Golden", "GoldenStep", "read_golden"]
+__all__ = ["Golden", "GoldenStep", "compare_golden", "read_golden"]

@@ -73,20 +73,21 @@ def as_array(value: Any, name: str) -> Array:
 def keys_of(step: GoldenStep) -> tuple[str, ...]:
     """The names under which a value of the other side is this one without a map of names."""
     stem = f"{step.layer}_{step.type}"
-    full = (f"{step.layer}.{step.stage}", f"{stem}.{step.stage}")
+    full = (f"{step.layer}.{step.stage}", f"{stem}.{step.stage}", f"{step.layer} [{step.type}] {step.stage}")
     return (*full, stem, str(step.layer)) if step.stage == "post" else full
 
 
-def layouts(step: GoldenStep, array: Array) -> Iterator[tuple[str, Array]]:
+def layouts(shape: tuple[int, int, int, int], array: Array) -> Iterator[tuple[str, Array]]:
     """The array as (batch, c, h, w), in each way that its shape allows."""
-    batch, c, h, w = step.shape
-    if array.shape == step.shape:
+    batch, c, h, w = shape
+    image = c > 1 and h * w > 1
+    if array.shape == shape:
         yield "NCHW", array
-    if array.shape == (batch, h, w, c) and c > 1 and h * w > 1:
+    if image and array.shape == (batch, h, w, c):
         yield "NHWC", array.transpose(0, 3, 1, 2)
     if (batch == 1 and array.shape == (c, h, w)) or (h == w == 1 and array.shape == (batch, c)):
-        yield "NCHW", array.reshape(step.shape)
-    if batch == 1 and array.shape == (h, w, c) and c > 1 and h * w > 1:
+        yield "NCHW", array.reshape(shape)
+    if image and batch == 1 and array.shape == (h, w, c):
         yield "NHWC", array.transpose(2, 0, 1)[np.newaxis]
 
 
@@ -102,7 +103,7 @@ def check_value(step: GoldenStep, name: str, array: Array, *, tolerance: float |
     Returns:
         None where the shape does not fit.
     """
-    checked = [_checked(step, name, layout, view, tolerance) for layout, view in layouts(step, array)]
+    checked = [_checked(step, name, layout, view, tolerance) for layout, view in layouts(step.shape, array)]
     return min(checked, key=lambda each: (int(each.over.sum()), len(each.totals)), default=None)
 
 

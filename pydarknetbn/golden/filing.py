@@ -26,7 +26,8 @@ INPUT_LIMIT = 500_000
 """Bytes that an input may take in the file; of a larger one a seed or a small picture is kept, or nothing is made."""
 
 _UNPACKED = 1 << 26  # bytes that a bundle may unpack to
-_LARGEST = 1 << 28  # values of one array of a network
+_LARGEST = 1 << 26  # values of one array of a network
+_LONGEST = 2_000  # characters of a text
 _OCTAVE = 4  # steps of the noise within a factor of two
 _FIELDS = ("number", "layer", "type", "line", "stage", "kind", "shape", "count", "sha256")
 _MOMENTS = ("mean", "deviation", "least", "most")
@@ -151,7 +152,7 @@ def _other(found: object, arrays: Mapping[str, Any]) -> str:
 
 
 def _golden(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], where: str) -> Golden:
-    about = {str(name): str(value) for name, value in document["about"].items()}
+    about = {name: "".join(filter(str.isprintable, value))[:_LONGEST] for name, value in document["about"].items()}
     steps = tuple(_steps(document, arrays))
     told = document["input"]
     shape = _shape(told["shape"])
