@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import struct
 import zipfile
 import zlib
@@ -35,7 +36,11 @@ _DAMAGES = (
     KeyError,
     SyntaxError,
 )
-_LONGEST_HEADER = 10_000
+_MAGIC = b"\x93NUMPY"
+_HEADER = re.compile(
+    r"\{'descr': '(?P<dtype>[<>|][biufU]\d{1,9})', 'fortran_order': False, "
+    r"'shape': \((?P<shape>(?:\d{1,15}(?:, ?|(?=\))))*)\),? *\} *\n"
+)
 _LONGEST_METADATA = 10_000_000
 
 
@@ -100,14 +105,15 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{entry.filename} is compressed in a way that NumPy does not write")
     with archive.open(entry) as file:
-        version = npy.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"{entry.filename} is of .npy version {version}")
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(file, max_header_size=_LONGEST_HEADER)
-        count = math.prod(shape)
-        left = entry.file_size - file.tell()
-        if dtype.hasobject or fortran or count * dtype.itemsize != left:
+        start = file.read(len(_MAGIC) + 4)
+        length = int.from_bytes(start[len(_MAGIC) + 2 :], "little")
+        found = _HEADER.fullmatch(file.read(length).decode("latin-1")) if start.startswith(_MAGIC + b"\x01\x00") else None
+        if not found:
+            raise ValueError(f"{entry.filename} does not begin as an array of numbers or text that NumPy wrote")
+        shape = tuple(int(side) for side in found["shape"].split(",") if side.strip())
+        dtype = np.dtype(found["dtype"])
+        left = entry.file_size - len(start) - length
+        if math.prod(shape) * dtype.itemsize != left:
             raise ValueError(f"{entry.filename} tells {dtype} of shape {shape} and holds {left:,} bytes")
         data = file.read(left)
         if len(data) != left:

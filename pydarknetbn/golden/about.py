@@ -44,7 +44,7 @@ def formula_of(profile: Profile) -> str:
 
 def _inference(rule: BatchNormRule) -> str:
     root = f"normal = (sums - rolling_mean) / ({rule.forward}) * scales + biases"
-    return f"{root} with v = rolling_variance, root and quotient in {rule.intermediate}"
+    return f"{root} with v = rolling_variance, root and quotient in {rule.intermediate}, the rest in float"
 
 
 def package_version() -> str:

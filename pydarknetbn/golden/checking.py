@@ -148,7 +148,7 @@ def _totals(step: GoldenStep, array: Array, allowed: Doubles, *, exact: bool) ->
     over = apart > allowed + rounding
     if over.any():
         worst = int(np.argmax(apart / (allowed + rounding + np.finfo(np.float64).tiny)))
-        more = f", and of {int(over.sum()) - 1} more channels" if over.sum() > 1 else ""
+        more = f", and of {int(over.sum()) - 1} more" if over.sum() > 1 else ""
         yield f"Mean of channel {worst}: expected {step.means[worst]:.9g}, got {means[worst]:.9g}{more}"
     if np.isfinite(step.samples).all():
         found = moments(array)

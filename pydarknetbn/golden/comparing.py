@@ -13,7 +13,6 @@ import numpy as np
 from ..doctor.measures import errors
 from ..doctor.noise import FACTOR
 from ..doctor.results import Comparison, Errors, Row
-from ..doctor.sources import trace_of
 from ..doctor.trace import Trace
 from ..npz import read_metadata
 from .bundle import Golden, GoldenStep
@@ -49,6 +48,8 @@ def compare_golden(
         ValueError: `names` names what is not there.
         As `compare` for what the other side cannot do.
     """
+    from ..doctor.sources import trace_of  # noqa: PLC0415
+
     golden = read_golden(path)
     trace = trace_of(other, golden.input, other_input=other_input)
     pairs = pairs_of(golden, trace.tensors, names)

@@ -20,8 +20,9 @@ __all__ = ["Pair", "pairs_of"]
 Doubles = npt.NDArray[np.float64]
 
 _ALIKE = 0.1  # differences of that share of the spread still tell that two values are the same one
-_SKIPPED = 2.0  # what a value without a counterpart costs, more than the worst pair
 _WORST = 1.9
+_SKIPPED = {"post": 10.0}  # what a value without a counterpart costs: every port has layers' outputs, some nothing between
+_BETWEEN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def pairs_of(golden: Golden, tensors: Sequence[Tensor], names: Mapping[str, str]
             used.add(free[best].name)
     rows = [at for at, step in enumerate(left) if step.key not in found]
     columns = [at for at, tensor in enumerate(free) if tensor.name not in used]
-    for row, column in _aligned(far[np.ix_(rows, columns)]):
+    costs = np.array([_SKIPPED.get(left[at].stage, _BETWEEN) for at in rows])
+    for row, column in _aligned(far[np.ix_(rows, columns)], costs):
         step = left[rows[row]]
         found[step.key] = Pair(step, free[columns[column]], "by order and shape (uncertain)", False)
     return tuple(found[step.key] for step in golden.steps if step.key in found)
@@ -108,14 +110,14 @@ def _apart(step: GoldenStep, samples: Doubles, view: Array) -> float:
         return float(np.linalg.norm(view[np.unravel_index(step.places, step.shape)] - samples))
 
 
-def _aligned(far: Doubles) -> list[tuple[int, int]]:
-    """Rows and columns put together in order, each at most once, so that as many as can be are, and near ones."""
+def _aligned(far: Doubles, skipped: Doubles) -> list[tuple[int, int]]:
+    """Rows and columns put together in order, each at most once, at the least cost: how far they are apart, and what is skipped."""
     rows, columns = far.shape
     cost = np.zeros((rows + 1, columns + 1))
-    cost[:, 0] = _SKIPPED * np.arange(rows + 1)
+    cost[1:, 0] = np.cumsum(skipped)
     for row in range(1, rows + 1):
         paired = cost[row - 1, :-1] + far[row - 1]
-        best = np.concatenate([[cost[row, 0]], np.minimum(paired, cost[row - 1, 1:] + _SKIPPED)])
+        best = np.concatenate([[cost[row, 0]], np.minimum(paired, cost[row - 1, 1:] + skipped[row - 1])])
         cost[row] = np.minimum.accumulate(best)
     found = []
     row, column = rows, columns
