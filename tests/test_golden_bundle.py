@@ -268,7 +268,7 @@ def test_an_array_that_lies_about_itself_is_refused(tmp_path, header):
         {"samples": None},
         {"means": np.zeros(3, np.float64)},
         {"noise": np.zeros(0, np.int16)},
-        {"moments": np.full((25, 4), np.nan)},
+        {"moments": np.full((23, 4), np.nan)},
     ],
     ids=["short", "missing", "dtype", "empty", "nan"],
 )
