@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .doctor.running import Runner
+from .doctor.steps import Stage
 from .errors import DumpError, UnsupportedError
 from .files import write_atomically
 from .golden import Golden
@@ -19,10 +20,11 @@ from .golden.given import Fit, Given, Source, given_to
 from .golden.making import SAMPLES, make_golden
 from .network import Network
 from .npz import METADATA, write_arrays
+from .recurrence import fresh_state
 
 __all__ = ["STAGES", "dump", "write_dump"]
 
-STAGES = ("input", "sums", "normal", "post", "boxes")
+STAGES: tuple[str, ...] = get_args(Stage)
 """What there is of a layer: the sums before its batchnorm, what that gives, what the activation gives, a [yolo]'s boxes."""
 
 Progress = Callable[[int, int], None]
@@ -60,7 +62,7 @@ def dump(
     """Runs a network and gives the values of all its layers, to the bit those of `forward`.
 
     Args:
-        net: the network; recurrent layers start from an empty state.
+        net: the network; recurrent layers start from an empty state, and have theirs again after it.
         x: (batch, c, h, w), float32; a picture's path or bytes; or a seed.
         stages: of "input", "sums" (before the batchnorm), "normal" (after it), "post" (the layer's output), "boxes" (of a [yolo]).
             A layer has those that are not the same as its "post".
@@ -130,14 +132,13 @@ def _arrays(net: Network, given: Given, stages: Sequence[str], progress: Progres
     if recurrent and net.time_steps != 1:
         where = f"{net.origin.cfg.name}:{recurrent[0].line}: layer {recurrent[0].index} [{recurrent[0].type}]"
         raise UnsupportedError(f"{where} is dumped one time step at a time; set net.time_steps = 1")
-    if recurrent:
-        net.reset_state()
     yield METADATA, np.array(json.dumps({"format": "pydarknetbn dump 1"} | about(net, given), ensure_ascii=False))
     if "input" in stages:
         yield "input", given.array
     runner = Runner(net)
-    for step, value in runner.forward(given.array):
-        if step.stage in stages:
-            yield f"{step.layer}.{step.stage}", value
-        if progress:
-            progress(step.number + 1, len(runner.steps))
+    with fresh_state(net.layers):
+        for step, value in runner.forward(given.array):
+            if step.stage in stages:
+                yield f"{step.layer}.{step.stage}", value
+            if progress:
+                progress(step.number + 1, len(runner.steps))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ._native import Array
+from .doctor.names import NameMap
 from .golden import Golden, read_golden
 from .golden.checking import Checked, as_array, check_value
-from .golden.naming import named_pairs
+from .golden.naming import own_names, told_names
 
 __all__ = ["assert_matches", "golden_input"]
 
@@ -32,7 +33,7 @@ def assert_matches(
     activations: Mapping[Any, Any],
     path: str | os.PathLike[str],
     *,
-    names: Mapping[str, str] | None = None,
+    names: NameMap | None = None,
     tolerance: float | None = None,
 ) -> None:
     """Fails where a port's values are not those of a golden bundle.
@@ -42,24 +43,28 @@ def assert_matches(
             `golden_input(path)`. Named "12.post", "12_convolutional", "12" or 12, the layers' numbers in the cfg; or see `names`.
             Layers that are not among them are not compared.
         path: the bundle, of `pydarknetbn dump --golden`.
-        names: the activations' names -> the bundle's, or the other way round, where they are others.
+        names: layer -> the activations' name for it, where they are called otherwise: {"12": "conv3", "12.sums": "conv3.conv"}; or
+            the path of a file of these, as in `compare`.
         tolerance: what may differ, as a share of the range of the layer; None takes what rounding makes of another order of
             sums, 0 wants every bit equal.
 
     Raises:
         AssertionError: naming the first layer that differs; or there is nothing to compare.
-        ValueError: `names` names what is not there, or the tolerance is below 0.
+        CfgError: `names` names what is not there.
+        ValueError: the tolerance is below 0.
         DumpError: the file is no golden bundle, or damaged.
     """
     if tolerance is not None and not tolerance >= 0:
         raise ValueError(f"expected a tolerance of 0 or more, got {tolerance}")
     golden = read_golden(path)
-    pairs = named_pairs(golden, activations, names)
+    given = {str(name): value for name, value in activations.items()}
+    told = told_names(golden, given, names)
+    pairs = own_names(golden, [name for name in given if name not in told.values()]) | told
     where = os.fspath(path)
     if not pairs:
-        first = ", ".join(repr(name) for name in list(activations)[:_LISTED]) or "nothing"
-        raise AssertionError(f"None of the activations ({first}) is a layer of {where}; pass names={{'theirs': '0.post', …}}")
-    failures = list(_failures(golden, activations, pairs, tolerance))
+        first = ", ".join(map(repr, list(given)[:_LISTED])) or "nothing"
+        raise AssertionError(f"None of the activations ({first}) is a layer of {where}; pass names={{'0': 'conv1', …}}")
+    failures = list(_failures(golden, given, pairs, tolerance))
     if failures:
         raise AssertionError(_message(golden, where, pairs, failures))
 
@@ -72,15 +77,13 @@ class _Failure:
     lines: tuple[str, ...]
 
 
-def _failures(
-    golden: Golden, activations: Mapping[Any, Any], pairs: Mapping[str, Any], tolerance: float | None
-) -> Iterator[_Failure]:
+def _failures(golden: Golden, given: Mapping[str, Any], pairs: Mapping[str, str], tolerance: float | None) -> Iterator[_Failure]:
     """In the order of the network."""
     for step in golden.steps:
         if step.key not in pairs:
             continue
-        name = str(pairs[step.key])
-        array = as_array(activations[pairs[step.key]], name)
+        name = pairs[step.key]
+        array = as_array(given[name], name)
         checked = check_value(step, name, array, tolerance=tolerance)
         if checked is None:
             sides = " or as (batch, h, w, c)" if step.shape[2] * step.shape[3] > 1 else ""
@@ -94,7 +97,7 @@ def _title(title: str, name: str) -> str:
     return f"{title[0].upper()}{title[1:]} (given as {name!r}),"
 
 
-def _message(golden: Golden, where: str, pairs: Mapping[str, Any], failures: Sequence[_Failure]) -> str:
+def _message(golden: Golden, where: str, pairs: Mapping[str, str], failures: Sequence[_Failure]) -> str:
     lines = [*failures[0].lines]
     if len(failures) > 1:
         others = _some([failure.key for failure in failures[1:]])

@@ -65,11 +65,16 @@ def test_values_are_copies():
     assert np.array_equal(first, before)
 
 
-def test_a_recurrent_network_starts_from_an_empty_state():
+def test_a_recurrent_network_starts_from_an_empty_state_and_keeps_its_own():
     net = dn.load(b"[net]\ninputs=4\ntime_steps=1\n[gru]\noutput=2\n", seed=1)
     x = noise(3, 4)
     first = dn.dump(net, x)["0.post"]
     assert np.array_equal(dn.dump(net, x)["0.post"], first)
+    kept = net.forward(x)[0].copy()
+    after = net.state[0]["state"].copy()
+    dn.dump(net, noise(2, 4))
+    assert np.array_equal(net.state[0]["state"], after)
+    assert not np.array_equal(net.forward(x)[0], kept)
     net.reset_state()
     assert np.array_equal(net.forward(x)[0].reshape(first.shape), first)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pydarknetbn as dn
-from nets import noise, tiny_files, tiny_yolo
+from nets import cfg_of, noise, tiny_files, tiny_yolo
 from pydarknetbn.dumping import write_dump
 from pydarknetbn.golden import compare_golden, read_golden
 
@@ -102,6 +102,25 @@ def test_another_input_is_named_first(path):
     assert found.verdict == f"arrays was given another input than the golden bundle's: {read_golden(path).about['input']}"
 
 
+def test_with_the_network_the_cause_is_named(path):
+    found = compare_golden(path, tiny_yolo(profile="keras"), net=tiny_yolo())
+    assert found.cause.kind == "batchnorm.epsilon"
+    assert found.cause.values["epsilon"] == pytest.approx(1e-3, rel=0.01)
+    assert f"input: {read_golden(path).about['input']}" in found.notes
+    assert compare_golden(path, tiny_yolo(), net=tiny_yolo()).clean
+
+
+def test_a_network_that_is_not_the_bundle_s_is_refused(path):
+    wrong = tiny_yolo()
+    wrong.layers[3].weights[0] += np.float32(0.1)
+    with pytest.raises(
+        dn.DumpError, match=r"was made of another network, tiny-yolo.cfg under profile alexeyab-cpu: layer 3 \[conv"
+    ):
+        compare_golden(path, tiny_yolo(), net=wrong)
+    with pytest.raises(dn.ShapeError, match=r"expected the input of .*golden.npz of shape \(batch, 3, 8, 8\)"):
+        compare_golden(path, tiny_yolo(), net=dn.load(cfg_of("conv filters=1 size=1")))
+
+
 # --- which is which -------------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +154,7 @@ def test_numbers_as_names_are_no_layers(path):
 
 def test_names_decide(path):
     values = activations()
-    found = compare_golden(path, {"a": values["3.post"], "b": values["2.post"]}, names={"a": "2.post", "3.post": "b"})
+    found = compare_golden(path, {"a": values["3.post"], "b": values["2.post"]}, names={"2": "a", "3.post": "b"})
     assert [(row.layer, row.tensor, row.match, row.bad) for row in found.rows] == [
         (2, "a", "by name", True),
         (3, "b", "by name", True),
@@ -145,8 +164,8 @@ def test_names_decide(path):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"a": "77.post"}, "puts together what is not there"),
-        ({"a": "5.post"}, r"'a' has shape \(1, 8, 8, 8\); 5.post of the golden"),
+        ({"77": "a"}, "there is no layer 77"),
+        ({"5": "a"}, r"'a' has shape \(1, 8, 8, 8\); 5.post of the golden"),
     ],
 )
 def test_wrong_names_are_refused(path, names, message):

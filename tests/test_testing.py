@@ -61,16 +61,22 @@ def test_a_layer_may_be_called_in_each_of_these_ways(path, name):
     assert f"(given as {str(name)!r})" in failure({name: value + 1}, path)
 
 
-@pytest.mark.parametrize("names", [{"conv": "2.post"}, {"2.post": "conv"}, {"conv": "2_convolutional"}])
-def test_a_map_of_names_goes_either_way(path, names):
+@pytest.mark.parametrize("names", [{"2": "conv"}, {"2.post": "conv"}, {2: "conv"}])
+def test_a_map_names_layers(path, names):
     value = activations()["2.post"]
     assert_matches({"conv": value}, path, names=names)
     assert "Layer 2 [convolutional], post (given as 'conv')" in failure({"conv": value + 1}, path, names=names)
 
 
+def test_a_map_may_be_a_file(path, tmp_path):
+    (tmp_path / "names.txt").write_text("# layer = name\n2 = conv\n0.sums = first\n")
+    values = activations()
+    assert_matches({"conv": values["2.post"], "first": values["0.sums"]}, path, names=tmp_path / "names.txt", tolerance=0)
+
+
 def test_a_map_wins_over_a_name(path):
     values = activations()
-    assert_matches({"3.post": values["2.post"]}, path, names={"3.post": "2.post"})
+    assert_matches({"3.post": values["2.post"]}, path, names={"2": "3.post"})
 
 
 @pytest.mark.parametrize("form", ["NCHW", "NHWC", "CHW", "HWC", "float64", "torch", "torch half"])
@@ -219,12 +225,12 @@ def test_nothing_that_is_known_fails(path):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"conv": "99.post"}, r"names: 'conv': '99.post' puts together what is not there; the golden bundle has 0.sums, 0.normal"),
-        ({"other": "2.post"}, r"names: 'other': '2.post' puts together what is not there; the activations have conv$"),
+        ({"99": "conv"}, r"names: there is no layer 99; the network's are 0 to 12"),
+        ({"2": "other"}, r"names: 2 is called 'other', which is no value of the other side; it has 1, such as conv"),
     ],
 )
 def test_a_map_that_names_nothing_is_refused(path, names, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(dn.CfgError, match=message):
         assert_matches({"conv": np.zeros(1)}, path, names=names)
 
 

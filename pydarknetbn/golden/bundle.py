@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._native import Array
+from ..doctor.steps import Stage
 
 __all__ = ["FORMAT", "Golden", "GoldenStep", "positions"]
 
@@ -58,7 +59,7 @@ class GoldenStep:
     layer: int
     type: str
     line: int
-    stage: str
+    stage: Stage
     kind: str
     shape: tuple[int, int, int, int]
     samples: Array = field(repr=False)

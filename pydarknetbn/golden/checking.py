@@ -15,7 +15,7 @@ from .bundle import GoldenStep
 from .given import sha256
 from .moments import channel_means, moments
 
-__all__ = ["Checked", "as_array", "check_value", "keys_of", "layouts"]
+__all__ = ["Checked", "as_array", "check_value", "layouts"]
 
 Doubles = npt.NDArray[np.float64]
 _MOMENTS = {"mean": "mean", "deviation": "standard deviation", "least": "smallest value", "most": "largest value"}
@@ -68,13 +68,6 @@ def as_array(value: Any, name: str) -> Array:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"expected {name!r} to be an array of numbers, got {type(value).__name__} of {array.dtype}")
     return np.asarray(array, np.float32)
-
-
-def keys_of(step: GoldenStep) -> tuple[str, ...]:
-    """The names under which a value of the other side is this one without a map of names."""
-    stem = f"{step.layer}_{step.type}"
-    full = (f"{step.layer}.{step.stage}", f"{stem}.{step.stage}", f"{step.layer} [{step.type}] {step.stage}")
-    return (*full, stem, str(step.layer)) if step.stage == "post" else full
 
 
 def layouts(shape: tuple[int, int, int, int], array: Array) -> Iterator[tuple[str, Array]]:

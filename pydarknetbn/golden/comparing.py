@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from .._native import input_array
 from ..doctor.measures import errors
+from ..doctor.names import NameMap
 from ..doctor.noise import FACTOR
 from ..doctor.results import Comparison, Errors, Row
+from ..doctor.running import Runner
 from ..doctor.trace import Trace
+from ..errors import DumpError
+from ..network import Network
 from ..npz import read_metadata
 from .bundle import Golden, GoldenStep
 from .checking import Checked, as_array, check_value, layouts
@@ -28,7 +33,13 @@ _UNKNOWN = (
 
 
 def compare_golden(
-    path: str | os.PathLike[str], other: Any, *, names: Mapping[str, str] | None = None, other_input: Any = None
+    path: str | os.PathLike[str],
+    other: Any,
+    *,
+    names: NameMap | None = None,
+    other_input: Any = None,
+    net: Network | None = None,
+    **options: Any,
 ) -> Comparison:
     """Holds another program against a golden bundle; neither Darknet nor cfg nor weights are needed.
 
@@ -36,21 +47,24 @@ def compare_golden(
         path: of the bundle.
         other: what `compare` takes: an ONNX file, a module of PyTorch, a callable, arrays by name …; the bundle's input is what it
             is run on.
-        names: its names -> the bundle's ("12.post"), or the other way round; what is not named is matched by content, order and
-            shape.
-        other_input: what it is fed with instead of the bundle's input, in its own layout.
+        names: layer -> the other side's name, as in `compare`; what it does not name is matched by content, order and shape.
+        other_input: what the other side is fed with instead of the bundle's input, in its own layout.
+        net: the network of which the bundle was made; with it `compare` runs on the bundle's input, and looks for the cause.
+        options: of `compare` then.
 
     Returns:
         Rows with the errors of the sampled values. Each side ran on its own, so a wrong layer shows in those behind it as well.
 
     Raises:
-        DumpError: the file is no golden bundle, or damaged.
-        ValueError: `names` names what is not there.
+        DumpError: the file is no golden bundle, damaged, or made of another network than `net`.
+        CfgError, ValueError: `names` names what is not there.
         As `compare` for what the other side cannot do.
     """
     from ..doctor.sources import trace_of  # noqa: PLC0415
 
     golden = read_golden(path)
+    if net is not None:
+        return _explained(golden, os.fspath(path), net, other, {"names": names, "other_input": other_input} | options)
     trace = trace_of(other, golden.input, other_input=other_input)
     pairs = pairs_of(golden, trace.tensors, names)
     rows = [*_input_row(golden, trace), *_rows(pairs)]
@@ -68,6 +82,23 @@ def compare_golden(
         notes=tuple(_notes(golden, Path(path).name, other, rows, len(pairs))),
         clean=bool(pairs) and not any(row.bad for row in rows),
     )
+
+
+def _explained(golden: Golden, where: str, net: Network, other: Any, options: Mapping[str, Any]) -> Comparison:
+    """The doctor's comparison, once the network is known to be the bundle's."""
+    from ..doctor.comparing import compare  # noqa: PLC0415
+
+    steps = {step.key: step for step in golden.steps}
+    for step, value in Runner(net).forward(input_array(golden.input, f"the input of {where}", ("batch", net.c, net.h, net.w))):
+        held = steps.pop(f"{step.layer}.{step.stage}", None)
+        checked = None if held is None else check_value(held, held.key, value)
+        if held and (checked is None or checked.bad):
+            made = f"{golden.about.get('cfg', '')} under profile {golden.about.get('profile', '')}"
+            raise DumpError(f"{where}: was made of another network, {made}: {held.title} is another one in {net!r}")
+    if steps:
+        raise DumpError(f"{where}: was made of another network: {net!r} has no {next(iter(steps))}")
+    found = compare(net, other, golden.input, **options)
+    return replace(found, notes=(*found.notes, f"input: {golden.about.get('input', '')}"))
 
 
 def _rows(pairs: Sequence[Pair]) -> Iterator[Row]:

@@ -7,13 +7,14 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import image
 from .._native import Array
+from ..doctor.steps import Stage
 from ..errors import DarknetError, DumpError
 from ..files import write_atomically
 from ..npz import METADATA, read_arrays, write_arrays
@@ -181,7 +182,7 @@ def _steps(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> I
         raise ValueError("its moments are not four numbers a step")
     for at, row in enumerate(rows):
         told: dict[str, Any] = {name: _whole(row[name]) for name in ("number", "layer", "line")}
-        told |= {name: _text(row[name]) for name in ("type", "stage", "kind", "sha256")}
+        told |= {name: _text(row[name]) for name in ("type", "kind", "sha256")} | {"stage": _stage(row["stage"])}
         told |= dict(zip(_MOMENTS, map(float, moments[at]), strict=True))
         rounding = np.exp2(noise[at].astype(np.float64) / _OCTAVE)
         yield GoldenStep(**told, shape=shapes[at], samples=samples[at], means=means[at], noise=rounding)
@@ -205,6 +206,12 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 1 << 53:
         raise ValueError(f"it tells {str(value)[:40]!r} where a whole number stands")
     return value
+
+
+def _stage(value: Any) -> str:
+    if value not in get_args(Stage):
+        raise ValueError(f"it tells {str(value)[:40]!r} where one of {', '.join(get_args(Stage))} stands")
+    return str(value)
 
 
 def _text(value: Any) -> str:

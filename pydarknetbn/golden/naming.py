@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from ..doctor.names import NameMap, read_names
+from ..doctor.steps import Step
+from ..layers import Shape
 from .bundle import Golden, GoldenStep
-from .checking import keys_of
 
-__all__ = ["named_pairs"]
+__all__ = ["own_names", "told_names"]
 
 
-def named_pairs(golden: Golden, given: Iterable[str], names: Mapping[str, str] | None) -> dict[str, str]:
-    """Key of a bundle's step -> name of the other side's value.
-
-    Args:
-        golden: the bundle.
-        given: the other side's names.
-        names: maps its names to the bundle's ("12.post", "12_convolutional" or "12"), or the bundle's to its; where it says
-            nothing of a value, that value's own name counts.
+def told_names(golden: Golden, given: Iterable[str], names: NameMap | None) -> dict[str, str]:
+    """Key of a bundle's step -> the other side's name for it, as a map of names tells.
 
     Raises:
-        ValueError: an entry that names a value which neither side has.
+        CfgError: it names what one side does not have.
     """
-    steps = {key: step for step in golden.steps for key in keys_of(step)}
-    theirs = {str(name): name for name in given}
+    by_number = {step.number: step.key for step in golden.steps}
+    told = read_names(names, [_step(step) for step in golden.steps], given)
+    return {by_number[number]: name for number, name in told.items() if number in by_number}
+
+
+def own_names(golden: Golden, given: Iterable[str]) -> dict[str, str]:
+    """The same of values that are called as this package calls them: "12.post", "12_convolutional", "12"."""
+    keys = {key: step.key for step in golden.steps for key in _keys(step)}
     found: dict[str, str] = {}
-    for left, right in (names or {}).items():
-        step, name = _entry(str(left), str(right), steps, theirs)
-        found[step.key] = theirs[name]
-    taken = set(found.values())
-    for name, original in theirs.items():
-        if name in steps and original not in taken:
-            found.setdefault(steps[name].key, original)
+    for name in given:
+        if name in keys:
+            found.setdefault(keys[name], name)
     return found
 
 
-def _entry(left: str, right: str, steps: Mapping[str, GoldenStep], theirs: Mapping[str, str]) -> tuple[GoldenStep, str]:
-    if left in theirs and right in steps:
-        return steps[right], left
-    if right in theirs and left in steps:
-        return steps[left], right
-    ours = next((side for side in (right, left) if side in steps), None)
-    side, there = ("activations have", theirs) if ours else ("golden bundle has", [step.key for step in steps.values()])
-    missing = f"the {side} {_some(there)}"
-    raise ValueError(f"names: {left!r}: {right!r} puts together what is not there; {missing}")
+def _keys(step: GoldenStep) -> tuple[str, ...]:
+    stem = f"{step.layer}_{step.type}"
+    full = (f"{step.layer}.{step.stage}", f"{stem}.{step.stage}", f"{step.layer} [{step.type}] {step.stage}")
+    return (*full, stem, str(step.layer)) if step.stage == "post" else full
 
 
-def _some(names: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:6]) + (f" and {len(unique) - 6} more" if len(unique) > 6 else "") if unique else "none"
+def _step(step: GoldenStep) -> Step:
+    return Step(step.number, step.layer, step.kind, step.stage, (), Shape(*step.shape[1:]))

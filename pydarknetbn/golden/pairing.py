@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .._native import Array
+from ..doctor.names import NameMap
 from ..doctor.trace import Tensor
 from .bundle import Golden, GoldenStep
 from .checking import as_array, layouts
-from .naming import named_pairs
+from .naming import own_names, told_names
 
 __all__ = ["Pair", "pairs_of"]
 
@@ -42,7 +43,7 @@ class Pair:
     certain: bool
 
 
-def pairs_of(golden: Golden, tensors: Sequence[Tensor], names: Mapping[str, str] | None) -> tuple[Pair, ...]:
+def pairs_of(golden: Golden, tensors: Sequence[Tensor], names: NameMap | None) -> tuple[Pair, ...]:
     """In the order of the network; no two with the same tensor, but where two values are equal.
 
     Raises:
@@ -67,17 +68,17 @@ def pairs_of(golden: Golden, tensors: Sequence[Tensor], names: Mapping[str, str]
     return tuple(found[step.key] for step in golden.steps if step.key in found)
 
 
-def _by_name(golden: Golden, tensors: Sequence[Tensor], names: Mapping[str, str] | None) -> dict[str, Pair]:
+def _by_name(golden: Golden, tensors: Sequence[Tensor], names: NameMap | None) -> dict[str, Pair]:
     """A tensor whose name is a number alone is called so by its framework, not after a layer."""
     by_name = {tensor.name: tensor for tensor in tensors}
-    told = {name for pair in (names or {}).items() for name in pair}
-    known = [name for name in by_name if name in told or not re.fullmatch(r"\d+", name)]
+    told = told_names(golden, by_name, names)
+    others = [name for name in by_name if name not in told.values() and not re.fullmatch(r"\d+", name)]
     found = {}
-    for key, name in named_pairs(golden, known, names).items():
+    for key, name in (own_names(golden, others) | told).items():
         step, tensor = golden[key], by_name[name]
         if _fits(step, tensor):
             found[key] = Pair(step, tensor, "by name", True)
-        elif name in told:
+        elif key in told:
             raise ValueError(f"names: {name!r} has shape {tensor.array.shape}; {key} of the golden bundle has {step.shape}")
     return found
 
