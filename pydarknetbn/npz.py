@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,15 +28,8 @@ METADATA = "__metadata__"
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # equal contents give equal bytes
 # what zipfile and NumPy raise at bytes that are none of theirs
 _DAMAGES = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-    KeyError,
-    SyntaxError,
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError),
+    *(ValueError, TypeError, KeyError, NotImplementedError, RuntimeError),
 )
 _MAGIC = b"\x93NUMPY"
 _HEADER = re.compile(
@@ -73,8 +68,12 @@ def read_arrays(path: str | os.PathLike[str], *, limit: int) -> dict[str, NDArra
         OSError: it cannot be opened.
     """
     where = os.fspath(path)
+    with Path(where).open("rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise DumpError(f"{where}: is larger than {limit:,} bytes")
     try:
-        with zipfile.ZipFile(where) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             size = sum(entry.file_size for entry in entries)
             if size > limit:
@@ -95,7 +94,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
             if entry.file_size > _LONGEST_METADATA:
                 return {}
             told = json.loads(str(_array(archive, entry)))
-    except _DAMAGES:
+    except (*_DAMAGES, OSError):
         return {}
     return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
 

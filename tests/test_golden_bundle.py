@@ -222,7 +222,8 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(path):
     whole, golden = path.read_bytes(), read_golden(path)
     generator = np.random.default_rng(0)
     refused = 0
-    for at in generator.integers(0, len(whole), 400):
+    contents = generator.integers(len(whole) - 400, len(whole), 300)  # the archive's table of contents
+    for at in (*generator.integers(0, len(whole), 300), *contents):
         damaged = bytearray(whole)
         damaged[at] ^= 1 << int(generator.integers(8))
         path.write_bytes(damaged)
@@ -232,7 +233,12 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(path):
             refused += 1
             continue
         assert [step.sha256 for step in again.steps] == [step.sha256 for step in golden.steps]
-    assert refused > 300
+    assert refused > 400
+
+
+def test_what_has_no_end_is_not_read_to_it():
+    with pytest.raises(dn.DumpError, match="/dev/zero: is larger than 67,108,864 bytes"):
+        read_golden("/dev/zero")
 
 
 def test_what_would_unpack_to_more_than_a_bundle_is_not_unpacked(tmp_path):
@@ -247,12 +253,13 @@ LIES = [
     "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}",
     "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
     "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -4)}",
+    "{'descr': '<f5', 'fortran_order': False, 'shape': (4,)}",
     "[" * 3000,
     "(",
 ]
 
 
-@pytest.mark.parametrize("header", LIES, ids=["size", "objects", "negative", "deep", "open"])
+@pytest.mark.parametrize("header", LIES, ids=["size", "objects", "negative", "type", "deep", "open"])
 def test_an_array_that_lies_about_itself_is_refused(tmp_path, header):
     text = header.encode().ljust(9000 if len(header) > 1000 else 118) + b"\n"
     data = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(16)
