@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import convert, testing
+from . import convert, golden, testing
 from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
@@ -71,6 +71,7 @@ __all__ = [
     "dump",
     "fold",
     "forks",
+    "golden",
     "letterbox",
     "lint",
     "load",
