@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import convert
+from . import convert, golden, testing
 from ._native import num_threads, set_num_threads
 from .bn import BatchNorm
 from .boxes import Detections, nms
@@ -11,12 +11,14 @@ from .checking import Report, check
 from .cpu import CpuInfo, cpu_info
 from .dialect import Profile, profiles
 from .differing import Diff, diff
+from .dumping import dump
 from .errors import (
     CfgError,
     DarknetError,
     DarknetWarning,
     DeviceError,
     DtypeError,
+    DumpError,
     ImageError,
     MissingExtraError,
     NumericsError,
@@ -27,6 +29,7 @@ from .errors import (
     WeightsError,
 )
 from .folding import FoldReport, fold
+from .golden import Golden
 from .image import letterbox, resize
 from .layers import Layer
 from .linting import Finding, Fork, forks, lint
@@ -44,9 +47,11 @@ __all__ = [
     "DeviceError",
     "Diff",
     "DtypeError",
+    "DumpError",
     "Finding",
     "FoldReport",
     "Fork",
+    "Golden",
     "ImageError",
     "Layer",
     "MissingExtraError",
@@ -63,8 +68,10 @@ __all__ = [
     "convert",
     "cpu_info",
     "diff",
+    "dump",
     "fold",
     "forks",
+    "golden",
     "letterbox",
     "lint",
     "load",
@@ -75,6 +82,7 @@ __all__ = [
     "read_cfg",
     "resize",
     "set_num_threads",
+    "testing",
 ]
 
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ __all__ = [
     "DarknetWarning",
     "DeviceError",
     "DtypeError",
+    "DumpError",
     "ImageError",
     "MissingExtraError",
     "NumericsError",
@@ -71,6 +72,10 @@ class DtypeError(DarknetError, TypeError):
 
 class ImageError(DarknetError, ValueError):
     """A picture that cannot be read, or a way of fitting one that does not exist."""
+
+
+class DumpError(DarknetError, ValueError):
+    """A file of activations or a golden bundle that cannot be read, or not be made."""
 
 
 class NumericsError(DarknetError, ArithmeticError):
