@@ -14,7 +14,9 @@ HOSTILE = '</td><script>document.title="owned"</script>"&amp;<img src=x onerror=
 
 
 def errors(largest: float, **others: Any) -> Errors:
-    return replace(Errors(largest, largest / 3, 1 - largest**2, -20 * math.log10(largest or 1), int(min(largest, 1.0) * 1000), 3), **others)
+    return replace(
+        Errors(largest, largest / 3, 1 - largest**2, -20 * math.log10(largest or 1), int(min(largest, 1.0) * 1000), 3), **others
+    )
 
 
 def row(layer: int, stage: str, free: float | None, alone: float | None, *, budget: float = 2e-6, **others: Any) -> Row:
@@ -33,6 +35,7 @@ def row(layer: int, stage: str, free: float | None, alone: float | None, *, budg
         noise=budget / 8,
         budget=budget,
         bad=over,
+        multiple=(alone if alone is not None else free or 0.0) / (budget / 8),
     )
     return replace(made, **others)
 
@@ -41,7 +44,7 @@ EPSILON = Cause(
     kind="batchnorm.epsilon",
     words="batchnorm normalizes with epsilon 0.001 inside the root, Darknet with 1e-05",
     fix="BatchNorm2d(channels, eps=1e-5)",
-    evidence="the gain of 24 channels gives epsilon 0.0010003, each within 0.2 %",
+    evidence="layer 1 [convolutional] differs by 31400 times the noise; with that applied 1.3 times is left",
     before=31_400.0,
     after=1.3,
     layers=(1, 3, 4, 5, 9),
@@ -51,7 +54,7 @@ SLOPE = Cause(
     kind="activation.slope",
     words="leaky has slope 0.01, Darknet 0.1",
     fix="LeakyReLU(0.1)",
-    evidence="all 5,210 negative values are 0.0100 times the sum",
+    evidence="layer 6 [convolutional] differs by 9120 times the noise; with that applied 1.0 times is left",
     before=9_120.0,
     after=1.0,
     layers=(6,),
@@ -71,7 +74,9 @@ def closeup(at: int, *, channels: int = 24, side: int = 20) -> Closeup:
 def clean() -> Comparison:
     rows = (row(-1, "input", 0.0, None), *(row(n, "post", 3e-7 * (n + 1), 2e-7) for n in range(6)))
     verdict = "clean: 7 values of port.onnx agree with tiny-yolo within rounding, the largest difference is 0.1 of its budget"
-    return Comparison("tiny-yolo", "alexeyab-cpu", "recorded", "port.onnx in onnxruntime 1.27.0", verdict, (), rows, (), None, (), True)
+    return Comparison(
+        "tiny-yolo", "alexeyab-cpu", "recorded", "port.onnx in onnxruntime 1.27.0", verdict, (), rows, (), None, (), True
+    )
 
 
 def caused() -> Comparison:
@@ -94,8 +99,7 @@ def caused() -> Comparison:
         profile="alexeyab-cpu",
         evidence_of_profile="recorded",
         source="port.onnx in onnxruntime 1.27.0",
-        verdict="batchnorm normalizes with epsilon 0.001 inside the root, Darknet with 1e-05: the gain of 24 channels gives 0.0010003, "
-        "each within 0.2 %; build it as BatchNorm2d(channels, eps=1e-5)",
+        verdict=f"layer 1 [convolutional] (line 15) and 4 more: {EPSILON.words}: {EPSILON.evidence}; fix: {EPSILON.fix}",
         causes=(EPSILON, SLOPE),
         rows=tuple(rows),
         unmatched=("onnx::Reshape_412", "onnx::Transpose_413"),
@@ -106,7 +110,13 @@ def caused() -> Comparison:
 
 
 def unknown() -> Comparison:
-    rows = (row(-1, "input", 0.0, None), row(0, "post", 1e-7, 1e-7), row(1, "post", 0.2, 0.2), row(2, "post", None, None), row(3, "post", 0.3, 1e-7))
+    rows = (
+        row(-1, "input", 0.0, None),
+        row(0, "post", 1e-7, 1e-7),
+        row(1, "post", 0.2, 0.2),
+        row(2, "post", None, None),
+        row(3, "post", 0.3, 1e-7),
+    )
     verdict = "unknown, first at layer 1 [convolutional]: 0.2 of the range on equal input, 100,000 times the budget"
     return Comparison("tiny-yolo", "hank-ai-cpu-avx", "source", "a callable", verdict, (), rows, (), closeup(2), (), False)
 
@@ -116,8 +126,8 @@ def without_numbers() -> Comparison:
     lost = errors(math.inf, p99=math.nan, cosine=math.nan, sqnr=-math.inf, flips=0, nan=(0, 2, 5, 7))
     rows = (
         row(0, "post", 1e-7, 1e-7),
-        row(1, "post", 0.0, 0.0, free=lost, alone=lost, bad=True),
-        row(2, "post", 0.0, 0.0, free=lost, alone=None, budget=math.inf, noise=math.nan, bad=True),
+        replace(row(1, "post", 0.0, 0.0), free=lost, alone=lost, bad=True, multiple=math.inf),
+        replace(row(2, "post", 0.0, 0.0), free=lost, alone=None, budget=math.inf, noise=math.nan, bad=True, multiple=math.nan),
     )
     look = closeup(1)
     error, theirs = look.error.copy(), look.theirs.copy()
@@ -134,7 +144,7 @@ def hostile() -> Comparison:
     plain = caused()
     rows = tuple(replace(found, tensor=HOSTILE, match=HOSTILE) for found in plain.rows)
     cause = replace(EPSILON, words=HOSTILE, fix=HOSTILE, evidence=HOSTILE, values={HOSTILE: HOSTILE}, alternatives=(HOSTILE,))
-    texts = {name: HOSTILE for name in ("name", "profile", "evidence_of_profile", "source", "verdict")}
+    texts = dict.fromkeys(("name", "profile", "evidence_of_profile", "source", "verdict"), HOSTILE)
     return replace(plain, rows=rows, causes=(cause, cause), notes=(HOSTILE,), unmatched=(HOSTILE,), **texts)
 
 
@@ -142,7 +152,10 @@ def long(count: int = 300) -> Comparison:
     generator = np.random.default_rng(3)
     free = 3e-7 * np.exp(np.cumsum(generator.normal(0.02, 0.15, count)))
     free[180:] = np.maximum(free[180:], 0.04 * np.exp(generator.normal(0, 0.4, count - 180)))
-    rows = [row(n // 3, ("sums", "normal", "post")[n % 3], free[n], 0.05 if n == 180 else 3e-7 * generator.random()) for n in range(count)]
+    rows = [
+        row(n // 3, ("sums", "normal", "post")[n % 3], free[n], 0.05 if n == 180 else 3e-7 * generator.random())
+        for n in range(count)
+    ]
     verdict = "unknown, first at layer 60 [convolutional]: 0.05 of the range on equal input, 25,000 times the budget"
     look = closeup(180, channels=200, side=19)
     source = "yolov4.onnx in onnxruntime 1.27.0"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .results import Errors, Row
 
-__all__ = ["excess_of", "ranges", "share", "state_of", "times", "used_errors"]
+__all__ = ["multiple_of", "ranges", "share", "state_of", "times", "used_errors"]
 
 
 def share(value: float | None) -> str:
@@ -42,25 +42,29 @@ def used_errors(row: Row) -> Errors | None:
     return row.alone or row.free
 
 
-def excess_of(row: Row) -> float:
-    """The difference on equal input as a multiple of the budget; NaN where there is no value of the other side."""
+def multiple_of(row: Row) -> float:
+    """The difference on equal input as a multiple of the rounding noise; NaN where there is no value of the other side."""
     errors = used_errors(row)
     if errors is None:
         return math.nan
-    if row.budget:
-        return errors.largest / row.budget
-    return math.inf if errors.largest else 0.0
+    if row.multiple or not errors.largest:
+        return row.multiple
+    return errors.largest / row.noise if row.noise > 0 else math.inf
 
 
 def state_of(row: Row) -> str:
-    """One or two words."""
-    if row.bad:
-        return "over" if row.cause is None else f"over, cause {row.cause + 1}"
-    return "not shown" if used_errors(row) is None else "within"
+    """A few words."""
+    if used_errors(row) is None:
+        return "not shown"
+    if not row.bad:
+        return "within"
+    multiple = times(multiple_of(row))
+    told = f"{multiple} x noise" if multiple not in ("", "∞") else "no number"
+    return told if row.cause is None else f"{told}, cause {row.cause + 1}"
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Whole numbers in rising order, neighbours joined: "0, 3-7"."""
+    """Whole numbers in rising order, neighbors joined: "0, 3-7"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][-1] + 1:

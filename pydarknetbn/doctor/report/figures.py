@@ -90,24 +90,52 @@ def _curves(rows: Sequence[Row]) -> tuple[list[Any], dict[str, Any]]:
         _line("free", at, free, low, high, mode="lines", hovertext=[_place(row) for row in rows]),
         _line("alone", at, alone, low, high, mode="lines+markers" if len(rows) <= 80 else "lines"),
         graph.Scatter(name="budget", x=at, y=budget, hovertemplate="%{y:.1e}", **lines),
-        graph.Scatter(name="over budget", x=bad, y=[_drawn(alone[number], low, high) for number in bad], mode="markers", hoverinfo="skip", cliponaxis=False),
+        graph.Scatter(
+            name="over budget",
+            x=bad,
+            y=[_drawn(alone[number], low, high) for number in bad],
+            mode="markers",
+            hoverinfo="skip",
+            cliponaxis=False,
+        ),
     ]
     ticks = _layer_ticks(rows)
     layout = {
-        "xaxis": {"title": {"text": "layer"}, "tickvals": list(ticks), "ticktext": list(ticks.values()), "range": [-0.6, len(rows) - 0.4]},
-        "yaxis": {"title": {"text": "difference / range"}, "type": "log", "range": [math.log10(low), math.log10(high)], "exponentformat": "power", "dtick": _decades(low, high)},
+        "xaxis": {
+            "title": {"text": "layer"},
+            "tickvals": list(ticks),
+            "ticktext": list(ticks.values()),
+            "range": [-0.6, len(rows) - 0.4],
+        },
+        "yaxis": {
+            "title": {"text": "difference / range"},
+            "type": "log",
+            "range": [math.log10(low), math.log10(high)],
+            "exponentformat": "power",
+            "dtick": _decades(low, high),
+        },
         "hovermode": "x unified",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     }
     return data, layout
 
 
-def _line(name: str, at: Sequence[int], values: Sequence[float], low: float, high: float, *, mode: str, hovertext: Any = None) -> Any:
+def _line(
+    name: str, at: Sequence[int], values: Sequence[float], low: float, high: float, *, mode: str, hovertext: Any = None
+) -> Any:
     told = [share(value) for value in values]
     head = "<b>%{text}</b><br>" if hovertext else ""
     drawn = [_drawn(value, low, high) for value in values]
     return _graph().Scatter(
-        name=name, x=at, y=drawn, mode=mode, connectgaps=False, cliponaxis=False, customdata=told, text=hovertext, hovertemplate=head + "%{customdata}"
+        name=name,
+        x=at,
+        y=drawn,
+        mode=mode,
+        connectgaps=False,
+        cliponaxis=False,
+        customdata=told,
+        text=hovertext,
+        hovertemplate=head + "%{customdata}",
     )
 
 

@@ -8,20 +8,22 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const coarse = matchMedia("(pointer: coarse)");
 const config = { displayModeBar: false, responsive: true, showTips: false };
 
-const draw = (isDark) => {
+const paper = { curves: [680, 270], heatmap: [330, 250], scatter: [330, 250] }; // pixels on a printed page
+
+const draw = (isDark, printed = false) => {
   for (const [id, figure] of Object.entries(figures)) {
     const layout = { ...structuredClone(figure.layout), template: isDark ? figure.dark : figure.light };
     if (coarse.matches) layout.dragmode = false; // a finger on a chart scrolls the page
+    if (printed) [layout.width, layout.height, layout.autosize] = [...paper[id], false];
     Plotly.react(byId(id), figure.data, layout, config);
   }
 };
-const resize = () => Object.keys(figures).forEach((id) => Plotly.Plots.resize(byId(id)));
 
 if (Object.keys(figures).length) {
   draw(dark.matches);
   dark.addEventListener("change", () => draw(dark.matches));
-  addEventListener("beforeprint", () => { draw(false); resize(); });
-  addEventListener("afterprint", () => { draw(dark.matches); resize(); });
+  addEventListener("beforeprint", () => draw(false, true));
+  addEventListener("afterprint", () => draw(dark.matches));
 }
 
 // --- table

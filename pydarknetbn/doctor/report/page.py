@@ -9,9 +9,11 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from ...convert.extras import import_extra
 from ...dialect import EVIDENCE
-from ..numbers import ranges, times
+from ..numbers import ranges
 from ..results import Cause, Comparison
 from .figures import figures_of
 from .table import COLUMNS, cells_of
@@ -40,8 +42,8 @@ def html_of(comparison: Comparison) -> str:
     made: str = environment.from_string(_text("page.html")).render(
         found=comparison,
         state=_state(comparison),
-        evidence=EVIDENCE[comparison.evidence_of_profile] if comparison.evidence_of_profile in EVIDENCE else "",
-        causes=[_cause(cause) for cause in comparison.causes],
+        evidence=EVIDENCE.get(comparison.evidence_of_profile, ""),
+        causes=[_cause(cause, comparison.verdict) for cause in comparison.causes],
         columns=COLUMNS,
         rows=[(row, cells_of(row)) for row in comparison.rows],
         zip=zip,
@@ -80,19 +82,23 @@ def _state(comparison: Comparison) -> tuple[str, str]:
         return "clean", "No difference beyond rounding"
     if not comparison.causes:
         return "differs", "Different, cause unknown"
-    return "differs", "Different, cause found" if len(comparison.causes) == 1 else f"Different, {len(comparison.causes)} causes found"
+    return "differs", "Different, cause found" if len(
+        comparison.causes
+    ) == 1 else f"Different, {len(comparison.causes)} causes found"
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _cause(cause: Cause, verdict: str) -> dict[str, Any]:
+    """What is told of it; its evidence once."""
+    numbers = [
+        (name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else value) for name, value in cause.values.items()
+    ]
     return {
         "words": cause.words,
         "fix": cause.fix,
-        "evidence": cause.evidence,
-        "before": times(cause.before),
-        "after": times(cause.after),
-        "layers": ranges(cause.layers).replace("-1", "input") if cause.layers == (-1,) else ranges(cause.layers),
+        "evidence": cause.evidence if cause.evidence not in verdict else "",
+        "layers": "" if cause.layers == (-1,) else ranges(cause.layers),
         "count": len(set(cause.layers)),
-        "values": [(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else value) for name, value in cause.values.items()],
+        "numbers": numbers,
         "alternatives": cause.alternatives,
     }
 
@@ -107,6 +113,7 @@ def _closeup(comparison: Comparison) -> dict[str, Any] | None:
         "where": "the input" if row.layer < 0 else f"layer {row.layer} [{row.type}]",
         "stage": row.stage,
         "shape": f"{c} channels of {w} x {h} pixels",
+        "lost": not np.isfinite(closeup.error).all(),
         "groups": closeup.channel_step > 1 or closeup.pixel_step > 1,
         "channel_step": closeup.channel_step,
         "pixel_step": closeup.pixel_step,

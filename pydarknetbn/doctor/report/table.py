@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..numbers import excess_of, share, state_of, times, used_errors
+from ..numbers import multiple_of, share, state_of, times, used_errors
 from ..results import Row
 
 __all__ = ["COLUMNS", "Cell", "Column", "cells_of"]
@@ -43,7 +43,7 @@ COLUMNS = (
     Column("SQNR", "signal to noise in dB, alone", number=True, more=True),
     Column("flips", "values of another sign, alone", number=True, more=True),
     Column("first NaN", "image, channel, row and column of the other side's first NaN", more=True),
-    Column("state", "the difference alone as a multiple of the budget", number=True),
+    Column("state", "the difference alone as a multiple of the rounding noise of its channel", number=True),
 )
 
 
@@ -57,25 +57,18 @@ def cells_of(row: Row) -> tuple[Cell, ...]:
         Cell(row.stage),
         Cell(row.tensor),
         Cell(row.match),
-        _cell(free and free.largest),
-        _cell(alone and alone.largest),
+        _cell(free.largest if free else None),
+        _cell(alone.largest if alone else None),
         _cell(row.noise),
         _cell(row.budget),
         Cell(times(row.amplification), _key(row.amplification)),
-        _cell(alone and alone.p99),
-        _cell(None if alone is None else 1 - alone.cosine),
-        Cell("", "") if alone is None else Cell(times(alone.sqnr), _key(alone.sqnr)),
-        Cell("", "") if alone is None else Cell(f"{alone.flips:,}", str(alone.flips)),
+        _cell(alone.p99 if alone else None),
+        _cell(1 - alone.cosine if alone else None),
+        Cell(times(alone.sqnr), _key(alone.sqnr)) if alone else Cell(""),
+        Cell(f"{alone.flips:,}", str(alone.flips)) if alone else Cell(""),
         Cell("" if nan is None else ", ".join(str(place) for place in nan)),
-        _state(row),
+        Cell(state_of(row), _key(multiple_of(row))),
     )
-
-
-def _state(row: Row) -> Cell:
-    excess = excess_of(row)
-    if row.bad and math.isfinite(excess):
-        return Cell(f"{times(excess)} x {state_of(row)}", _key(excess))
-    return Cell(state_of(row), _key(excess))
 
 
 def _cell(value: float | None) -> Cell:
