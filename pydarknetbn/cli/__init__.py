@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import DarknetError
-from . import check, convert, cut, demo, detect, diff, fold, info, lint, profiles
+from . import check, compare, convert, cut, demo, detect, diff, fold, info, lint, profiles
 
 __all__ = ["app", "main"]
 
@@ -28,6 +28,7 @@ app.command("check")(check.check)
 app.command("lint")(lint.lint)
 app.command("diff")(diff.diff)
 app.command("cut")(cut.cut)
+app.command("compare")(compare.compare)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import DownloadColumn, Progress, track
+from rich.progress import DownloadColumn, MofNCompleteColumn, Progress, track
 from rich.table import Table
 
 from .._native import set_num_threads
@@ -99,13 +99,14 @@ def progress(items: Sequence[Item], description: str, *, quiet: bool) -> Iterato
 
 
 @contextmanager
-def late_progress(description: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with bytes done and in all; what takes over a second gets a bar on standard error."""
+def late_progress(description: str, quiet: bool, *, of_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with bytes or steps done and in all; what takes over a second gets a bar on standard error."""
     if quiet or not sys.stderr.isatty():
         yield lambda *_: None
         return
     begin = time.monotonic()
-    bar = Progress(*Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True), transient=True)
+    counted = (DownloadColumn() if of_bytes else MofNCompleteColumn(),)
+    bar = Progress(*Progress.get_default_columns(), *counted, console=Console(stderr=True), transient=True)
     task = bar.add_task(description)
 
     def tell(done: int, total: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...convert.extras import import_extra
+from ...extras import import_extra
 from ..numbers import share, used_errors
 from ..results import Closeup, Comparison, Row
 
@@ -99,8 +99,12 @@ def _curves(rows: Sequence[Row]) -> tuple[list[Any], dict[str, Any]]:
             cliponaxis=False,
         ),
     ]
+    return data, _curve_layout(rows, low, high)
+
+
+def _curve_layout(rows: Sequence[Row], low: float, high: float) -> dict[str, Any]:
     ticks = _layer_ticks(rows)
-    layout = {
+    return {
         "xaxis": {
             "title": {"text": "layer"},
             "tickvals": list(ticks),
@@ -117,7 +121,6 @@ def _curves(rows: Sequence[Row]) -> tuple[list[Any], dict[str, Any]]:
         "hovermode": "x unified",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     }
-    return data, layout
 
 
 def _line(

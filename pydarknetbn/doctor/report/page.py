@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...convert.extras import import_extra
 from ...dialect import EVIDENCE
+from ...extras import import_extra
 from ..numbers import ranges
 from ..results import Cause, Comparison
 from .figures import figures_of
