@@ -14,8 +14,12 @@ from . import common
 
 __all__ = ["print_comparison", "shown_rows"]
 
-_BAD_AT_MOST = 12
+_BAD_AT_MOST = 6
 _CLEAN_ROWS = 5
+_COLUMNS = ("layer", "type", "stage", "their tensor", "match", "free", "alone", "noise", "budget", "ampl.", "state")
+_WIDE_ALONE = ("match", "noise", "ampl.")
+_CUT = ("their tensor", "match")
+_WIDE, _LEAST = 140, 8
 _RIGHT = ("layer", "free", "alone", "noise", "budget", "ampl.")
 
 
@@ -28,7 +32,7 @@ def print_comparison(out: Console, found: Comparison, *, quiet: bool, every: boo
         quiet: the verdict alone.
         every: all rows instead of those that matter.
     """
-    out.print(Text(found.verdict, style="bold"))
+    out.print(_text(found.verdict, style="bold"))
     if quiet:
         return
     for cause in found.causes:
@@ -36,7 +40,7 @@ def print_comparison(out: Console, found: Comparison, *, quiet: bool, every: boo
     shown = list(range(len(found.rows))) if every else shown_rows(found)
     if shown:
         out.print()
-        out.print(_table(found.rows, shown, narrow=common.is_narrow(out)))
+        out.print(_table(found.rows, shown, width=out.width))
         _print_rest(out, found, shown)
     out.print()
     _print_sides(out, found)
@@ -72,32 +76,41 @@ def _fact(out: Console, name: str, text: str) -> None:
     grid = common.Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(min_width=7, style="bold")
     grid.add_column(overflow="fold")
-    grid.add_row(name, Text(text))
+    grid.add_row(name, _text(text))
     out.print(grid)
 
 
-def _table(rows: Sequence[Row], shown: Sequence[int], *, narrow: bool) -> common.Table:
-    """The rows; a line of dots where some are left out."""
-    wide = () if narrow else ("match", "noise", "ampl.")
-    names = ("layer", "type", "stage", "their tensor", "match", "free", "alone", "noise", "budget", "ampl.", "state")
-    columns = [name for name in names if name not in ("match", "noise", "ampl.") or name in wide]
-    made = common.table(*columns, right=_RIGHT, gap=1 if narrow else 2)
-    for column in made.columns:
-        if column.header in ("their tensor", "match"):
-            column.overflow, column.ratio, column.min_width = "ellipsis", 1, 8
-        if column.header == "type" and narrow:
-            column.overflow, column.max_width = "ellipsis", 13
+def _table(rows: Sequence[Row], shown: Sequence[int], *, width: int) -> common.Table:
+    """The rows, as wide as the terminal at most; a line of dots where some are left out."""
+    narrow = width < _WIDE
+    columns = [name for name in _COLUMNS if not narrow or name not in _WIDE_ALONE]
+    cells = {number: _cells(rows[number], narrow=narrow) for number in shown}
+    gap = 1 if narrow else 2
+    longest = {name: max(len(name), *(len(each[name]) for each in cells.values())) for name in columns}
+    room = width - sum(longest[name] + gap for name in columns if name not in _CUT)
+    made = common.table(*columns, right=_RIGHT, gap=gap)
     before = shown[0] - 1
-    for number in shown:
+    for number, each in cells.items():
         if number != before + 1:
             made.add_row("…")
         before = number
-        cells = _cells(rows[number])
-        made.add_row(*(Text(cells[name]) for name in columns), style="bold red" if rows[number].bad else "")
+        cut = {name: _cut(each[name], room // sum(name in columns for name in _CUT) - gap) for name in _CUT}
+        made.add_row(*(_text((each | cut)[name]) for name in columns), style="bold red" if rows[number].bad else "")
     return made
 
 
-def _cells(row: Row) -> dict[str, str]:
+def _text(text: str, style: str = "") -> Text:
+    """Without markup, and without characters that would steer the terminal."""
+    return Text("".join(each if each.isprintable() else "?" for each in text), style=style)
+
+
+def _cut(text: str, room: int) -> str:
+    """Its end, where names differ."""
+    room = max(room, _LEAST)
+    return text if len(text) <= room else "…" + text[1 - room :]
+
+
+def _cells(row: Row, *, narrow: bool) -> dict[str, str]:
     alone = used_errors(row)
     return {
         "layer": "input" if row.layer < 0 else str(row.layer),
@@ -110,7 +123,7 @@ def _cells(row: Row) -> dict[str, str]:
         "noise": share(row.noise),
         "budget": share(row.budget),
         "ampl.": times(row.amplification),
-        "state": state_of(row),
+        "state": state_of(row).replace(" x noise", " x") if narrow else state_of(row),
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 import re
 import sys
+import warnings
 import zipfile
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,7 @@ __all__ = ["ACCEPTED", "other_side"]
 ACCEPTED = "an .onnx, .npz, .pt2, TorchScript .pt or .weights file, a folder of .npy, profile:NAME, or module:function"
 _PROFILE = "profile:"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
-_PICKLED = (
-    "torch.jit.script(module).save(...), or torch.export.save(...) as .pt2, writes a program; or name a function of yours that "
-    "makes the module, as module:function"
-)
+_PICKLED = "torch.export.save writes a program, as .pt2; or name a function of yours that makes the module, as module:function"
 _READ_ERRORS = (RuntimeError, ValueError, OSError, EOFError, KeyError, AttributeError, pickle.UnpicklingError, zipfile.BadZipFile)
 
 
@@ -74,13 +71,15 @@ def _torch_file(path: Path) -> Any:
     torch = import_extra("torch", "torch")
     if _is_script(path):
         try:
-            return torch.jit.load(str(path), map_location="cpu").eval()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # TorchScript is deprecated
+                return torch.jit.load(str(path), map_location="cpu").eval()
         except _READ_ERRORS as reason:
             raise WeightsError(f"{path}: cannot be read as TorchScript: {_first_line(reason)}") from None
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as reason:
-        if "WeightsUnpickler" not in str(reason) and "weights_only" not in str(reason):
+        if "Unsupported" not in str(reason):
             raise WeightsError(f"{path}: cannot be read as a file of PyTorch: {_first_line(reason)}") from None
         raise UnsupportedError(f"{path}: is a pickled module, which runs code of its own as it is read; {_PICKLED}") from None
     except _READ_ERRORS as reason:
@@ -124,7 +123,7 @@ def _called(module: str, name: str) -> Any:
     return made
 
 
-def _imported(module: str, name: str, where: str) -> Callable[[], Any]:
+def _imported(module: str, name: str, where: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(import_module(module), name, None)
