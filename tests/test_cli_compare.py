@@ -20,6 +20,7 @@ import pydarknetbn as dn
 from nets import tiny_files
 from pydarknetbn.cli.compare_table import print_comparison, shown_rows
 from pydarknetbn.cli.other_side import other_side
+from pydarknetbn.doctor.sources import trace_of
 from pydarknetbn.errors import DarknetError
 
 NET = ("tiny-yolo.cfg", "tiny-yolo.weights")
@@ -153,7 +154,9 @@ def test_programs_of_torch_are_loaded_and_compute(folder, torch):
         torch.jit.trace(module, x).save("script.pt")
     torch.export.save(torch.export.export(module, (x,)), "exported.pt2")
     for name in ("script.pt", "exported.pt2"):
-        assert torch.equal(other_side(name, None, None)(x), module(x)), name
+        loaded = other_side(name, None, None)
+        assert torch.equal(loaded(x), module(x)), name
+        assert [each.op for each in trace_of(loaded, x.numpy()).tensors] == ["conv", "relu"], name
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ NamesOption = Annotated[
 HtmlOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one page with charts.")]
 GoldenOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Compare with a bundle of `dump --golden` instead.")]
 GoOnOption = Annotated[bool, typer.Option("--fix-and-go-on", help="After the first cause look for further ones.")]
-TrainOption = Annotated[bool, typer.Option("--train", help="Compare gradients too.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Show every row of the table.")]
 
 
@@ -46,7 +45,6 @@ def compare(
     html: HtmlOption = None,
     golden: GoldenOption = None,
     fix_and_go_on: GoOnOption = False,
-    train: TrainOption = False,
     every: AllOption = False,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -69,7 +67,7 @@ def compare(
         cfg, weights = Path(sides[0]), Path(sides[1])
         net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
         other = other_side(sides[2], cfg, weights, dialect=dialect)
-        options = {"names": names, "other_input": given, "train": train, "fix_and_go_on": fix_and_go_on}
+        options = {"names": names, "other_input": given, "fix_and_go_on": fix_and_go_on}
         found = _with_network(net, other, source, options, quiet or json)
     if html:
         found.to_html(html)

@@ -89,12 +89,13 @@ def _table(rows: Sequence[Row], shown: Sequence[int], *, width: int) -> common.T
     longest = {name: max(len(name), *(len(each[name]) for each in cells.values())) for name in columns}
     room = width - sum(longest[name] + gap for name in columns if name not in _CUT)
     made = common.table(*columns, right=_RIGHT, gap=gap)
+    each_room = room // sum(name in columns for name in _CUT) - gap
     before = shown[0] - 1
     for number, each in cells.items():
-        if number != before + 1:
+        if number != before + 1 and any(rows[place].bad for place in shown):
             made.add_row("…")
         before = number
-        cut = {name: _cut(each[name], room // sum(name in columns for name in _CUT) - gap) for name in _CUT}
+        cut = {"their tensor": _cut(each["their tensor"], each_room), "match": _cut(each["match"][::-1], each_room)[::-1]}
         made.add_row(*(_text((each | cut)[name]) for name in columns), style="bold red" if rows[number].bad else "")
     return made
 

@@ -79,8 +79,8 @@ def _torch_file(path: Path) -> Any:
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as reason:
-        if "Unsupported" not in str(reason):
-            raise WeightsError(f"{path}: cannot be read as a file of PyTorch: {_first_line(reason)}") from None
+        if "Unsupported global" not in str(reason):
+            raise WeightsError(f"{path}: cannot be read as a file of PyTorch: its pickle is damaged or none") from None
         raise UnsupportedError(f"{path}: is a pickled module, which runs code of its own as it is read; {_PICKLED}") from None
     except _READ_ERRORS as reason:
         raise WeightsError(f"{path}: cannot be read as a file of PyTorch: {_first_line(reason)}") from None
