@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydarknetbn.dialect import DIALECTS, EpsilonRule, Profile, profiles
+from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
 
 __all__ = ["PARTS", "filled", "profile_table"]
 
 _README = Path(__file__).parent.parent / "README.md"
-_EVIDENCE = {
-    "recorded": "bit-equal to recorded outputs",
-    "run": "compared with it live",
-    "source": "read, never run",
-    "own": "this package's own",
-}
 
 
 def _root(epsilon: EpsilonRule) -> str:
@@ -42,7 +36,7 @@ def profile_table() -> str:
             _factors(profile),
             rule.normalize_variance,
             rule.intermediate,
-            f"*{profile.evidence}*: {_EVIDENCE[profile.evidence]}",
+            f"*{profile.evidence}*: {EVIDENCE[profile.evidence]}",
         ]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n" + "\n".join(rows) + "\n"

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import DarknetError
-from . import check, convert, cut, demo, detect, diff, dump, fold, info, lint, profiles
+from . import check, compare, convert, cut, demo, detect, diff, dump, fold, info, lint, profiles
 
 __all__ = ["app", "main"]
 
@@ -29,6 +29,7 @@ app.command("lint")(lint.lint)
 app.command("diff")(diff.diff)
 app.command("cut")(cut.cut)
 app.command("dump")(dump.dump)
+app.command("compare")(compare.compare)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from .._native import Array
 from ..errors import ShapeError
 from ..network import Network
 
-__all__ = ["InputOption", "batch_of"]
+__all__ = ["InputOption", "array_of", "batch_of"]
 
 InputOption: TypeAlias = Annotated[
     list[Path] | None,
@@ -47,7 +47,12 @@ def _read(net: Network, source: Path) -> Array:
     return image.fit(image.load_image(source), net.w, net.h, how=net.default_resize)[np.newaxis]
 
 
-def _array(source: Path, shape: tuple[int, int, int]) -> Array:
+def array_of(source: Path) -> Array:
+    """The array `input` of an .npz, or its only one, as it is.
+
+    Raises:
+        ShapeError: there is none, or it holds no numbers.
+    """
     try:
         arrays = _arrays_of(source)
     except (ValueError, zipfile.BadZipFile, EOFError) as reason:
@@ -55,8 +60,14 @@ def _array(source: Path, shape: tuple[int, int, int]) -> Array:
     array = arrays.get("input", next(iter(arrays.values())) if len(arrays) == 1 else None)
     if array is None:
         raise ShapeError(f"{source}: holds {', '.join(sorted(arrays)) or 'no array'}; expected an array named input")
-    size = int(np.prod(shape))
-    if array.size == 0 or array.size % size or array.dtype.kind not in "fiu":
+    if array.size == 0 or array.dtype.kind not in "fiu":
+        raise ShapeError(f"{source}: holds {array.dtype} of shape {array.shape}; expected numbers")
+    return array
+
+
+def _array(source: Path, shape: tuple[int, int, int]) -> Array:
+    array = array_of(source)
+    if array.size % int(np.prod(shape)):
         raise ShapeError(
             f"{source}: holds {array.dtype} of shape {array.shape}; the network takes (batch, {shape[0]}, {shape[1]}, {shape[2]})"
         )

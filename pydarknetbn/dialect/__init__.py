@@ -12,7 +12,7 @@ from .faults import FAULTS, Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
-from .rules import ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
+from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
 
 __all__ = [
     "ACTIVATIONS",
@@ -22,6 +22,7 @@ __all__ = [
     "CONVENTIONS_OF_STATISTICS",
     "DARKNET_STATISTICS",
     "DIALECTS",
+    "EVIDENCE",
     "FAULTS",
     "INFERENCE_KEYS",
     "PARSERS",

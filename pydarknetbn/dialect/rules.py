@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
+    "EVIDENCE",
     "ArithmeticRule",
     "BatchNormRule",
     "Dialect",
@@ -21,6 +22,13 @@ Precision = Literal["float", "double"]
 Denominator = Literal["n-1", "n"]
 Host = Literal["batchnorm", "convolutional", "connected"]
 Evidence = Literal["recorded", "run", "source", "own"]
+EVIDENCE: Mapping[str, str] = {
+    "recorded": "bit-equal to recorded outputs",
+    "run": "compared with it live",
+    "source": "read, never run",
+    "own": "this package's own",
+}
+"""What each kind of evidence is worth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ def _as_it_was(module: Module) -> Iterator[None]:
     kept = [
         (owner, name, value, None if value is None else value.clone())
         for owner in module.modules()
+        if not isinstance(owner, torch.jit.ScriptModule)  # a program that is loaded only for this
         for name, value in owner._buffers.items()
     ]
     try:
@@ -124,6 +125,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         """For a block, hooks that know which module is running; only these are taken away at its end."""
         with ExitStack() as stack:
             for path, module in self._module.named_modules():
+                if isinstance(module, torch.jit.ScriptModule):  # takes no hooks
+                    continue
                 stack.callback(module.register_forward_pre_hook(self._entering(path)).remove)
                 stack.callback(module.register_forward_hook(self._leaving, always_call=True).remove)
             yield
