@@ -131,10 +131,11 @@ def _heads() -> Iterator[Fault]:
     yield _fault("head", "scale_x_y ignored", "scale_x_y", _having(scale_x_y=1.0))
     yield _fault("head", "scale_x_y 1.05 in each head", "scale_x_y", _having(scale_x_y=1.05))
     both = ("yolo.new_coords", "yolo.double_sigmoid")
-    yield Fault("yolo: new_coords ignored", both, "head", one(lambda node: None if _old(node) else node), apart=_coordinates(1))
+    yield Fault("yolo: new_coords ignored", both, "head", one(_again), apart=_coordinates(1))
     yield Fault("yolo: new_coords assumed", ("yolo.new_coords",), "head", one(_with_logistic(0)), apart=_coordinates(0))
-    yield _fault("head", "logistic twice of objectness and classes", "double_sigmoid", _logistics((1, 2), (0, 1)))
-    yield _fault("head", "logistic twice", "double_sigmoid", _logistics((2, 2), (1, 1)))
+    for words, times in (("logistic twice of objectness and classes", (1, 2)), ("logistic twice", (2, 2))):
+        yield _fault("head", words, "double_sigmoid", one(_twice(times)))
+    yield Fault("yolo: logistic again", both, "head", one(_again))
     yield _fault("head", "softmax of classes", "class_softmax", one(lambda node: node.having(softmax=True) if _old(node) else None))
     for words, change in (("of the other head", _other_mask), ("width and height swapped", _swapped), ("in cells", _in_cells)):
         yield Fault(f"yolo: anchors {words}", ("yolo.anchors",), "boxes", one(change))
@@ -148,8 +149,13 @@ def _with_logistic(times: int) -> Callable[[Node], Node | None]:
     return lambda node: node.having(logistic=(times, times)) if _old(node) else None
 
 
-def _logistics(old: tuple[int, int], new: tuple[int, int]) -> Callable[[Graph, Node], Changes]:
-    return one(lambda node: node.having(logistic=old if _old(node) else new))
+def _twice(times: tuple[int, int]) -> Callable[[Node], Node | None]:
+    return lambda node: node.having(logistic=times) if _old(node) else None
+
+
+def _again(node: Node) -> Node | None:
+    """The logistic of the convolution before it is not all."""
+    return None if _old(node) else node.having(logistic=(1, 1))
 
 
 def _coordinates(times: int) -> Callable[[Graph, Sequence[int]], Graph]:
