@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+import pytest
 
 from .as_torch import REORGS, reorg_sizes
 from .graph import INPUT, Floats, Graph, Node
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+helper, numpy_helper, TensorProto = onnx.helper, onnx.numpy_helper, onnx.TensorProto
 
 OPSET = 17
 _TYPES = {"float32": (TensorProto.FLOAT, np.float32), "float16": (TensorProto.FLOAT16, np.float16)}
@@ -210,11 +212,12 @@ def _sum(w: _Writer, node: Node, *inputs: str) -> str:
     terms = [inputs[0]]
     for name, value in zip(node.inputs[1:], inputs[1:], strict=True):
         taken = min(w.shapes[name][0], channels - at)
+        term = value
         if taken < w.shapes[name][0]:
-            value = w.add("Slice", value, w.constant(_integers(0)), w.constant(_integers(taken)), w.constant(_integers(1)))
+            term = w.add("Slice", value, w.constant(_integers(0)), w.constant(_integers(taken)), w.constant(_integers(1)))
         if taken < channels:
-            value = w.add("Pad", value, w.constant(_integers(0, at, 0, 0, 0, channels - at - taken, 0, 0)))
-        terms.append(value)
+            term = w.add("Pad", term, w.constant(_integers(0, at, 0, 0, 0, channels - at - taken, 0, 0)))
+        terms.append(term)
     if weights is not None:
         factors = [w.constant(row[:, None, None]) for row in weights]
         terms = [w.add("Mul", term, factor) for term, factor in zip(terms, factors, strict=True)]
@@ -278,10 +281,8 @@ def _boxes(w: _Writer, node: Node, x: str) -> str:
     rows, columns = np.mgrid[0:h, 0:wide].astype(np.float32)
     cells = w.add("Add", centre, w.constant(np.stack([columns, rows])[None, None]))
     centre = w.add("Div", cells, w.constant(np.array([wide, h], np.float32)[:, None, None]))
-    if o["squares"]:
-        grown = w.add("Mul", w.add("Mul", size, size), w.constant(np.float32(4)))
-    else:
-        grown = w.add("Exp", size)
+    squares = o["squares"]
+    grown = w.add("Mul", w.add("Mul", size, size), w.constant(np.float32(4))) if squares else w.add("Exp", size)
     shares = np.array(o["anchors"], np.float32) / np.array(o["size"], np.float32)
     size = w.add("Mul", grown, w.constant(shares[None, :, :, None, None]))
     return w.add("Reshape", w.add("Concat", centre, size, rest, axis=2), *back, last=True)

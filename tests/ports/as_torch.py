@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+import pytest
 
 from .graph import INPUT, Floats, Graph, Node
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+nn, functional, Tensor = torch.nn, torch.nn.functional, torch.Tensor
 
 
 class Port(nn.Module):
@@ -85,9 +86,7 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         variance, mean = torch.var_mean(x, dim=(0, 2, 3), correction=int(self.unbiased))
-        mean, variance = (
-            kept * self.keep + batch * self.add for kept, batch in ((self.mean, mean), (self.variance, variance))
-        )
+        mean, variance = (kept * self.keep + batch * self.add for kept, batch in ((self.mean, mean), (self.variance, variance)))
         return functional.batch_norm(x, mean, variance, self.scales, self.biases, eps=self.eps)
 
 

@@ -21,12 +21,18 @@ def faults() -> Iterator[Fault]:
         values = {"epsilon": value, "side": side}
         yield _bn(f"epsilon {value:g} {side}", "epsilon", one(_epsilon(value, side)), values)
         if side == "inside":
-            yield Fault(f"folded with epsilon {value:g}", ("batchnorm.epsilon",), "batchnorm", _dropped, values, apart=_fold_all(value))
+            yield Fault(
+                f"folded with epsilon {value:g}", ("batchnorm.epsilon",), "batchnorm", _dropped, values, apart=_fold_all(value)
+            )
     for words, statistics in (("n", (0.0, 1.0, False)), ("n - 1", (0.0, 1.0, True))):
         yield _bn(f"the batch's statistics (over {words})", "batch_statistics", _having(statistics=statistics))
     yield _bn("one update ahead", "stale", _having(statistics=(0.9, 0.1, True)), {"updates": 1})
     yield _bn("one update behind", "stale", _having(statistics=(1 / 0.9, -0.1 / 0.9, True)), {"updates": -1})
-    yield _bn("rolling arrays not loaded", "rolling_not_loaded", one(lambda node: node.having(mean=_like(node, 0), variance=_like(node, 1))))
+    yield _bn(
+        "rolling arrays not loaded",
+        "rolling_not_loaded",
+        one(lambda node: node.having(mean=_like(node, 0), variance=_like(node, 1))),
+    )
     yield _bn("variance over n, not n - 1", "bessel", one(_biased))
     yield _bn("scales not loaded", "scales_missing", one(lambda node: node.having(scales=_like(node, 1))))
     yield _bn("biases not loaded", "biases_missing", one(lambda node: node.having(biases=_like(node, 0))))
@@ -45,7 +51,9 @@ def faults() -> Iterator[Fault]:
         yield Fault(f"file shifted by {step:+} from here", nothing, "batchnorm", _dropped, values, apart=_shifted(step, whole=True))
 
 
-def _bn(name: str, kind: str, change: Callable[[Graph, Node], Changes], values: dict[str, float | int | str] | None = None) -> Fault:
+def _bn(
+    name: str, kind: str, change: Callable[[Graph, Node], Changes], values: dict[str, float | int | str] | None = None
+) -> Fault:
     return Fault(f"batchnorm: {name}", (f"batchnorm.{kind}",), "batchnorm", change, values or {})
 
 
@@ -135,8 +143,14 @@ def _fold_all(epsilon: float) -> Callable[[Graph, Sequence[int]], Graph]:
 
 
 def _fold_and_keep(graph: Graph, layers: Sequence[int]) -> Graph:
-    return replaced(graph, lambda node: (folded(graph)[node.name],) if node.op == "conv" and node.layer in layers and
-                    graph.where("batchnorm", [node.layer]) else None)
+    return replaced(
+        graph,
+        lambda node: (
+            (folded(graph)[node.name],)
+            if node.op == "conv" and node.layer in layers and graph.where("batchnorm", [node.layer])
+            else None
+        ),
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------------------------------------
@@ -151,8 +165,8 @@ def _shifted(step: int, *, whole: bool) -> Callable[[Graph, Sequence[int]], Grap
         for (name, array), (begin, shape) in places.items():
             node = graph[name]
             if (node.layer >= min(layers)) if whole else (node.layer in layers and node.op == "batchnorm"):
-                begin += step
-                read[name, array] = floats[begin : begin + int(np.prod(shape))].reshape(shape)
+                start = begin + step
+                read[name, array] = floats[start : start + int(np.prod(shape))].reshape(shape)
 
         def change(node: Node) -> Changes:
             new = {array: values for (name, array), values in read.items() if name == node.name}

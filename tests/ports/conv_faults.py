@@ -20,8 +20,9 @@ def faults() -> Iterator[Fault]:
     for words, axes in (("both ways", (2, 3)), ("in rows", (2,)), ("in columns", (3,))):
         yield _weights(f"kernel flipped {words}", "flipped", _flipping(axes))
     yield _weights("rows and columns of the kernel swapped", "axes", lambda w: w.transpose(0, 1, 3, 2))
-    yield _weights("inputs and filters swapped", "axes", _swapped)
-    yield _weights("kernel read as HWIO", "order", lambda w: w.reshape(*w.shape[2:], *w.shape[1::-1]).transpose(3, 2, 0, 1))
+    yield _weights("inputs and filters swapped", "axes", lambda w: _swapped(w) if w.shape[2] > 1 else None)
+    yield _weights("inputs and filters of one pixel swapped", ("axes", "order"), lambda w: _swapped(w) if w.shape[2] == 1 else None)
+    yield _weights("kernel read as HWIO", "order", _as_hwio)
     yield _weights("kernel read as OHWI", "order", lambda w: w.reshape(w.shape[0], *w.shape[2:], w.shape[1]).transpose(0, 3, 1, 2))
     yield from _activations()
 
@@ -30,12 +31,13 @@ def _conv(name: str, kind: str, change: Callable[[Graph, Node], Changes], **opti
     return Fault(f"convolution: {name}", (f"convolution.{kind}",), "conv", change, **options)
 
 
-def _weights(name: str, kind: str, change: Callable[[Floats], Floats | None]) -> Fault:
+def _weights(name: str, kinds: str | Sequence[str], change: Callable[[Floats], Floats | None]) -> Fault:
     def changed(node: Node) -> Node | None:
         new = change(node.arrays["weights"])
         return None if new is None else node.having(weights=np.ascontiguousarray(new))
 
-    return _conv(name, kind, one(changed))
+    words = (kinds,) if isinstance(kinds, str) else kinds
+    return Fault(f"convolution: {name}", [f"convolution.{word}" for word in words], "conv", one(changed))
 
 
 # --- where the kernel stands ----------------------------------------------------------------------------------------------------
@@ -49,7 +51,9 @@ def _padding() -> Iterator[Fault]:
         change = one(_sided(side, 2))
         yield Fault(f"convolution: of stride 2, padding {words}", class_of_two, "conv", change)
     yield _conv("no padding", "padding", _resized(lambda size, old: 0), everywhere=False)
-    yield _conv("padding for a kernel of one pixel", "padding", _resized(lambda size, old: 1 if size == 1 else old), everywhere=False)
+    yield _conv(
+        "padding for a kernel of one pixel", "padding", _resized(lambda size, old: 1 if size == 1 else old), everywhere=False
+    )
 
 
 def _sided(side: Sequence[int], stride: int) -> Callable[[Node], Node | None]:
@@ -105,6 +109,13 @@ def _swapped(weights: Floats) -> Floats | None:
     return weights.transpose(1, 0, 2, 3) if weights.shape[0] == weights.shape[1] else None
 
 
+def _as_hwio(weights: Floats) -> Floats | None:
+    """Not where that only swaps inputs and filters."""
+    if weights.shape[2] == 1 and weights.shape[0] == weights.shape[1]:
+        return None
+    return weights.reshape(*weights.shape[2:], *weights.shape[1::-1]).transpose(3, 2, 0, 1)
+
+
 def _dense(weights: Floats, groups: int, channels: Callable[[int, int], Sequence[int]]) -> Floats:
     """As one group: channels(group, depth) are those that a group's filters take."""
     n, depth, *size = weights.shape
@@ -151,7 +162,13 @@ def _grouped(make: Callable[[Floats, int], Floats]) -> Callable[[Node], Node | N
 
 _OTHERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "leaky": {"linear": ("kind", "slope"), "relu": ("kind", "slope"), "elu": ("kind",), "mish": ("kind", "mish")},
-    "mish": {"linear": ("kind",), "relu": ("kind",), "swish": ("kind", "mish"), "hard mish": ("kind", "mish"), "tanhexp": ("kind", "mish")},
+    "mish": {
+        "linear": ("kind",),
+        "relu": ("kind",),
+        "swish": ("kind", "mish"),
+        "hard mish": ("kind", "mish"),
+        "tanhexp": ("kind", "mish"),
+    },
     "swish": {"linear": ("kind",), "relu": ("kind",), "mish": ("kind", "mish"), "hard swish": ("kind",)},
     "logistic": {"linear": ("kind",), "tanh": ("kind",)},
 }

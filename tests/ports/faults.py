@@ -85,7 +85,12 @@ def _same(changed: Sequence[Node], node: Node) -> bool:
     if len(changed) != 1:
         return False
     (new,) = changed
-    if (new.op, new.inputs, dict(new.attributes), set(new.arrays)) != (node.op, node.inputs, dict(node.attributes), set(node.arrays)):
+    if (new.op, new.inputs, dict(new.attributes), set(new.arrays)) != (
+        node.op,
+        node.inputs,
+        dict(node.attributes),
+        set(node.arrays),
+    ):
         return False
     return all(array.shape == node.arrays[name].shape and (array == node.arrays[name]).all() for name, array in new.arrays.items())
 

@@ -82,14 +82,15 @@ def port_of(net: dn.Network, *, boxes: bool = True) -> Graph:
 def names_of(graph: Graph) -> dict[tuple[int, str], str]:
     """(layer, stage) of the network -> the value that should equal it."""
     found: dict[tuple[int, str], str] = {}
+    stages = {"conv": "sums", "sum": "sums", "batchnorm": "normal"}
+    last = {node.layer: node.name for node in graph.nodes if node.op != "boxes"}
     for node in graph.nodes:
         if node.op == "boxes":
             found[node.layer, "boxes"] = node.name
-            continue
-        stage = {"conv": "sums", "batchnorm": "normal"}.get(node.op)
-        if stage and "bias" not in node.arrays:
-            found[node.layer, stage] = node.name
-        found[node.layer, "post"] = node.name
+        elif node.name == last[node.layer]:
+            found[node.layer, "post"] = node.name
+        elif node.op in stages and "bias" not in node.arrays:
+            found[node.layer, stages[node.op]] = node.name
     return found
 
 
@@ -127,7 +128,9 @@ class _Place:
         """Absolute numbers of layers."""
         return [int(number) if number >= 0 else self.index + int(number) for number in self.numbers(key)]
 
-    def node(self, op: str, part: str, inputs: Sequence[str], arrays: Mapping[str, Floats] | None = None, **attributes: Any) -> Node:
+    def node(
+        self, op: str, part: str, inputs: Sequence[str], arrays: Mapping[str, Floats] | None = None, **attributes: Any
+    ) -> Node:
         copies = {name: np.array(array, np.float32) for name, array in (arrays or {}).items()}
         return Node(op, f"module.{self.index}.{part}", tuple(inputs), attributes, copies, self.index)
 
@@ -175,8 +178,10 @@ def _maxpool(place: _Place) -> Iterator[Node]:
     stride = place.integer("stride", 1)
     size = place.integer("size", stride)
     spare = place.integer("padding", size - 1)
-    c, h, w = place.shapes[place.index - 1]
-    below, right = ((out - 1) * stride + size - spare // 2 - side for out, side in zip(place.shapes[place.index][1:], (h, w), strict=True))
+    _, h, w = place.shapes[place.index - 1]
+    below, right = (
+        (out - 1) * stride + size - spare // 2 - side for out, side in zip(place.shapes[place.index][1:], (h, w), strict=True)
+    )
     padding = (spare // 2, max(0, below), spare // 2, max(0, right))
     yield place.node("maxpool", "pool", [place.before], size=size, stride=stride, padding=padding, value=-np.inf)
 

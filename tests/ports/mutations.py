@@ -25,6 +25,7 @@ class Mutation:
         change: what it makes of a right port; None changes nothing.
         feed: what the port is given of a picture and of our network's input; None the same input.
         harmless: is to be called no fault.
+        layers: where it stands; () for the input or the whole.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Mutation:
     change: Callable[[Graph], Graph] | None = None
     feed: Callable[[Floats, Floats], Floats] | None = None
     harmless: bool = False
+    layers: tuple[int, ...] = ()
 
     def graph(self, graph: Graph) -> Graph:
         """The port with the fault."""
@@ -45,16 +47,21 @@ class Mutation:
 
 def mutations(net: dn.Network, graph: Graph) -> tuple[Mutation, ...]:
     """All that apply to a network: each fault everywhere and at one layer in the middle."""
-    found = [Mutation(name, frozenset({kind, *more}), {}, None, feed, harmless=kind == "input.decoder")
-             for name, (kind, *more), feed in inputs.FEEDS]
+    found = [
+        Mutation(name, frozenset({kind, *more}), {}, None, feed, harmless=kind == "input.decoder")
+        for name, (kind, *more), feed in inputs.FEEDS
+    ]
     for fault in (*bn_faults.faults(), *conv_faults.faults(), *other_faults.faults(net)):
-        found += _placed(fault, graph)
-    found += [Mutation(f"{precision}", frozenset({"half.precision"}), {"precision": precision}, _precision(precision))
-              for precision in ("float16", "bfloat16")]
+        found += placed(fault, graph)
+    found += [
+        Mutation(f"{precision}", frozenset({"half.precision"}), {"precision": precision}, _precision(precision))
+        for precision in ("float16", "bfloat16")
+    ]
     return _merged(found, graph)
 
 
-def _placed(fault: Fault, graph: Graph) -> Iterator[Mutation]:
+def placed(fault: Fault, graph: Graph) -> Iterator[Mutation]:
+    """Everywhere first, where ports have it so, then at one layer in the middle."""
     places = fault.places(graph)
     if not places:
         return
@@ -64,7 +71,7 @@ def _placed(fault: Fault, graph: Graph) -> Iterator[Mutation]:
     middle = places[len(places) // 2]
     wanted.append((f"layer {middle}", [middle]))
     for words, layers in wanted:
-        yield Mutation(f"{fault.name}, {words}", frozenset(fault.kinds), fault.values, _at(fault, layers))
+        yield Mutation(f"{fault.name}, {words}", frozenset(fault.kinds), fault.values, _at(fault, layers), layers=tuple(layers))
 
 
 def _at(fault: Fault, layers: Sequence[int]) -> Callable[[Graph], Graph]:
@@ -91,8 +98,13 @@ def _merged(found: Iterable[Mutation], graph: Graph) -> tuple[Mutation, ...]:
 def fingerprint(graph: Graph) -> int:
     """Equal for ports that compute the same in the same way."""
     parts = [
-        (node.op, node.name, node.inputs, repr(sorted(node.attributes.items())),
-         tuple((name, array.shape, array.tobytes()) for name, array in sorted(node.arrays.items())))
+        (
+            node.op,
+            node.name,
+            node.inputs,
+            repr(sorted(node.attributes.items())),
+            tuple((name, array.shape, array.tobytes()) for name, array in sorted(node.arrays.items())),
+        )
         for node in graph.nodes
     ]
     return hash((tuple(parts), graph.precision))

@@ -37,7 +37,7 @@ TINY = [
     "route layers=-1,5,4",  # 15
     f"convolutional filters=16 size=3 dilation=2 {_LEAKY}",
     "reorg stride=2",
-    f"convolutional filters=16 size=1 {_LEAKY}",
+    f"convolutional filters=16 size=3 {_LEAKY}",
     "convolutional filters=16 size=1 activation=linear",
     f"yolo mask=0,1 scale_x_y=1.2 {_ANCHORS}",  # 20
 ]
@@ -121,14 +121,14 @@ def network(name: str, seed: int) -> dn.Network:
 def _train(net: dn.Network, layer: dn.Layer, x: Floats, generator: np.random.Generator) -> None:
     net.forward(x)
     before = x if layer.index == 0 else net.layers[layer.index - 1].output
-    n, depth, size, _ = layer.weights.shape
+    n, depth = layer.weights.shape[:2]
     weights = generator.normal(0, 1, layer.weights.shape) + generator.normal(0, 0.5, (n, depth, 1, 1))
     native = layer.native
     options = {"groups": native.groups, "dilation": native.dilation, "stride_x": native.stride_x, "stride_y": native.stride_y}
     sums = oracle.convolution(before, weights, {**options, "pad": native.pad})
     spread = np.maximum(sums.std((0, 2, 3)), 1e-3 * np.abs(sums).max() + 1e-6)
     normalized = "rolling_mean" in layer.shapes
-    variance = 10 ** generator.uniform(-4, 1, n) if normalized else generator.uniform(0.5, 3, n)
+    variance = 10 ** generator.uniform(-4, 1, n) if normalized else generator.uniform(0.2, 1, n)
     if spread.min() == 0 or sums.shape[2:] == (1, 1):
         spread = np.abs(sums).mean() * np.ones(n)
     factor = np.sqrt(variance) / spread

@@ -16,7 +16,12 @@ from .graph import Graph, Node, shares
 
 def faults(net: dn.Network) -> Iterator[Fault]:
     """All of them."""
-    yield _fault("maxpool", "padded with zeros", "padding", one(lambda node: node.having(value=0.0) if any(node.attributes["padding"]) else None))
+    yield _fault(
+        "maxpool",
+        "padded with zeros",
+        "padding",
+        one(lambda node: node.having(value=0.0) if any(node.attributes["padding"]) else None),
+    )
     yield _fault("maxpool", "padded above and left", "side", one(_other_side))
     for mode, words in (("bilinear", "bilinear"), ("corners", "bilinear with aligned corners")):
         yield _fault("upsample", words, "mode", _having(mode=mode))
@@ -108,7 +113,7 @@ def _reversed(graph: Graph, node: Node) -> Changes:
 
 
 _WEIGHTS: dict[str, Callable[[Graph, Node], Changes]] = {
-    "weights ignored": _weighted(lambda raw: np.ones_like(raw)),
+    "weights ignored": _weighted(np.ones_like),
     "weights not normalized": _weighted(lambda raw: raw),
     "weights normalized by relu": _weighted(lambda raw: shares(raw, "relu")),
     "weights normalized by softmax": _weighted(lambda raw: shares(raw, "softmax")),
