@@ -17,7 +17,7 @@ from .as_onnx import saved
 from .as_torch import as_torch
 from .bn_faults import folded
 from .graph import Floats, Graph, port_of
-from .moving import moved
+from .moving import Right, moved
 from .mutations import Mutation, mutations
 
 BACKENDS = ("torch", "onnx", "onnx folded")
@@ -29,7 +29,7 @@ _RECOVERED = ("epsilon", "slope")
 _SHARE = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A network, its right port, what both are given, and the picture of that."""
 
@@ -129,7 +129,13 @@ def _exists(backend: str, mutation: Mutation, graph: Graph) -> bool:
 
 def observable(cell: Cell) -> float:
     """By how many times its layer's rounding noise the fault moves an output, at most; its own layer's alone."""
-    return moved(cell.case.graph, cell.mutation.graph(cell.case.graph), cell.case.x, cell.given)
+    right = _right(cell.case)
+    return moved(right, cell.mutation.graph(cell.case.graph), cell.given, first_only=cell.mutation.feed is not None)
+
+
+@cache
+def _right(made: Case) -> Right:
+    return Right(made.graph, made.x)
 
 
 def run(

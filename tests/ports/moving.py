@@ -10,20 +10,26 @@ from .graph import INPUT, Floats, Graph, names_of
 _HALF_UNIT = 2.0**-24
 
 
+class Right:
+    """A right port's values on an input, and the rounding noise of each."""
+
+    def __init__(self, graph: Graph, x: Floats) -> None:
+        self.names = names_of(graph)
+        with torch.no_grad():
+            self.values = as_torch(graph).values(torch.from_numpy(x))
+            self.noises = _noises(graph, self.values)
+
+
 @torch.no_grad()
-def moved(right: Graph, wrong: Graph, x: Floats, given: Floats) -> float:
-    """The most over all layers; each layer gets the right values of those before it, or the other input."""
-    clean = as_torch(right)
-    values = clean.values(torch.from_numpy(x))
-    others = _by_layer(as_torch(wrong), values, names_of(right), torch.from_numpy(np.array(given)))
-    noise = noises(right, values)
-    largest, mine, theirs = 0.0, names_of(right), names_of(wrong)
-    fed = given is not x
-    for key in mine.keys() & theirs.keys():
-        if fed and key[0] != 0:
-            continue
-        apart, expected = others[theirs[key]].float(), values[mine[key]]
-        largest = max(largest, _apart(apart, expected) / noise[mine[key]])
+def moved(right: Right, wrong: Graph, given: Floats, *, first_only: bool) -> float:
+    """The most over all layers; each layer gets the right values of those before it. first_only: of layer 0, for another input."""
+    others = _by_layer(as_torch(wrong), right.values, right.names, torch.from_numpy(np.array(given)))
+    theirs = names_of(wrong)
+    largest = 0.0
+    for key in right.names.keys() & theirs.keys():
+        if key[0] == 0 or not first_only:
+            name = right.names[key]
+            largest = max(largest, _apart(others[theirs[key]].float(), right.values[name]) / right.noises[name])
     return largest
 
 
@@ -47,7 +53,7 @@ def _by_layer(port: Port, values: dict[str, Tensor], names: dict[tuple[int, str]
     return made
 
 
-def noises(graph: Graph, values: dict[str, Tensor]) -> dict[str, float]:
+def _noises(graph: Graph, values: dict[str, Tensor]) -> dict[str, float]:
     """Of each operation: the largest difference to the same in double, half a unit of its largest value at least."""
     port = as_torch(graph).double()
     found = {}
