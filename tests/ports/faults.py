@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .graph import Graph, Node
@@ -93,8 +93,3 @@ def _same(changed: Sequence[Node], node: Node) -> bool:
     ):
         return False
     return all(array.shape == node.arrays[name].shape and (array == node.arrays[name]).all() for name, array in new.arrays.items())
-
-
-def flat(faults: Sequence[Sequence[Fault]]) -> Iterator[Fault]:
-    for part in faults:
-        yield from part

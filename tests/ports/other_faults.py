@@ -66,7 +66,7 @@ def _other_side(node: Node) -> Node | None:
 
 def _other_group(node: Node) -> Node:
     begin, end = node.attributes["begin"], node.attributes["end"]
-    new = (begin + end - begin) % ((end - begin) * node.attributes["parts"])
+    new = end % ((end - begin) * node.attributes["parts"])
     return node.having(begin=new, end=new + end - begin)
 
 
