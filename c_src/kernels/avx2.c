@@ -5,6 +5,8 @@
 
 #include "batchnorm_lanes.h"
 
+#include "batchnorm_planes.h"
+
 const variant avx2_variant = {"avx2", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};
 #else
 #include "variants.h"

@@ -1,23 +1,49 @@
 /* Batch normalization at the speed of the memory: batchnorm_plain.c computed for WIDTH channels at a time, each in its own order.
  *
  * A float sum waits for its addition before, so one channel alone keeps a processor idle. The channels of a group are turned to lie
- * beside each other in a vector; a group goes through all steps of a pass while it is in the cache. Groups are independent. */
+ * beside each other in a vector. Each pass goes through the memory from end to end, image after image and in it group after group,
+ * since a processor sees far ahead on few long ways only; the sums of CHUNK channels wait meanwhile. Channels are independent. */
+#include <math.h>
+#include <string.h>
+
 #include "../internal.h"
 #include "variants.h"
+
+enum { CHUNK = 256 };
 
 typedef struct {
     const batchnorm_pass *p;
     const variant *variant;
-    group group;
+    size_t width; /* channels of a group */
 } job;
 
-static const float *plane(const batchnorm_pass *p, const float *array, size_t b, size_t f) {
-    return array + (b * p->c + f) * p->spatial;
+/* Some channels, of a multiple of the width; past the last one that one again, whose results nobody takes */
+typedef struct {
+    const job *j;
+    size_t first, end;
+} chunk;
+
+static size_t channel_at(const chunk *c, size_t i) {
+    return c->first + i < c->end ? c->first + i : c->end - 1;
 }
 
-/* The planes of a group; beyond the last channel that one again, whose results nobody takes */
-static void point(const job *j, const float *array, size_t b, size_t first, const float **planes) {
-    for (size_t i = 0; i < j->group.width; ++i) planes[i] = plane(j->p, array, b, first + i < j->p->c ? first + i : j->p->c - 1);
+static size_t channels_of(const chunk *c) {
+    return c->end - c->first;
+}
+
+/* Reads planes that lie beside each other from end to end, so that the processor runs ahead: on many short rows at a time it does
+ * not. */
+static void touch(const float *first, size_t n) {
+    enum { FLOATS_OF_A_LINE = 16, FEW = 12 << 10 };
+    for (size_t i = 0; n <= FEW && i < n; i += FLOATS_OF_A_LINE) (void)*(const volatile float *)(first + i);
+}
+
+/* The planes of a group of image b, from the chunk's channel i on */
+static void point(const chunk *c, const float *array, size_t b, size_t i, const float **planes) {
+    const batchnorm_pass *p = c->j->p;
+    size_t width = c->j->width;
+    for (size_t k = 0; k < width; ++k) planes[k] = array + (b * p->c + channel_at(c, i + k)) * p->spatial;
+    touch(planes[0], (size_t)(planes[width - 1] - planes[0]) + p->spatial);
 }
 
 /* An array that may be NULL, at an offset */
@@ -25,137 +51,185 @@ static float *at(float *array, size_t offset) {
     return array ? array + offset : NULL;
 }
 
-/* Channel f of image b */
-static void normalize_plane(const job *j, size_t b, size_t f, double root) {
-    const batchnorm_pass *p = j->p;
-    size_t offset = (b * p->c + f) * p->spatial;
-    plane_normalization n = {.n = p->spatial,
-                             .input = p->input + offset,
-                             .x = at(p->x, offset),
-                             .x_norm = at(p->x_norm, offset),
-                             .output = p->output + offset,
-                             .mean = p->mean[f],
-                             .scale = p->scales[f],
-                             .bias = p->biases[f],
-                             .root = root,
-                             .intermediate = p->rule->intermediate};
-    j->variant->normalize(&n);
+/* The next float that is not above, or not below, a value */
+static float not_above(double value) {
+    float f = (float)value;
+    return (double)f > value ? nextafterf(f, -INFINITY) : f;
 }
 
-static double forward_root(const batchnorm_pass *p, size_t f) {
-    return batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
+/* See quotients() of batchnorm_planes.h. mean: of what the numerators are off. */
+static divisor divisor_of(double root, float mean, precision intermediate) {
+    divisor d = {.root = root, .mean = mean, .how = intermediate == PRECISION_FLOAT ? BY_FLOAT : BY_DOUBLE};
+    double size = fabs((double)mean);
+    if (d.how == BY_FLOAT || !(root >= 0x1p-20 && root <= 0x1p20 && size <= 0x1p100)) return d;
+    int exponent;
+    double inverse = 1 / root, mantissa = frexp(inverse, &exponent);
+    d.head = (float)ldexp(rint(ldexp(mantissa, 12)), exponent - 12);
+    double tail = inverse - (double)d.head, slack = inverse * QUOTIENT_SLACK;
+    d.low = not_above(tail - slack), d.high = -not_above(-(tail + slack));
+    d.how = size >= 0x1p-40 ? BY_PRODUCT : BY_PRODUCT_OR_TINY;
+    return d;
 }
 
-static void normalize_group(const job *j, size_t first, size_t end) {
-    double roots[WIDTH];
-    for (size_t f = first; f < end; ++f) roots[f - first] = forward_root(j->p, f);
-    for (size_t b = 0; b < j->p->batch; ++b)
-        for (size_t f = first; f < end; ++f) normalize_plane(j, b, f, roots[f - first]);
+static divisor forward_divisor(const batchnorm_pass *p, size_t f) {
+    double root = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
+    return divisor_of(root, p->mean[f], p->rule->intermediate);
+}
+
+/* Images first..end of the chunk's channels; in the first and last image only planes begin.. and ..end of all */
+static void normalize_chunk(const chunk *c, size_t begin, size_t end) {
+    const batchnorm_pass *p = c->j->p;
+    divisor divisors[CHUNK];
+    for (size_t f = c->first; f < c->end; ++f) divisors[f - c->first] = forward_divisor(p, f);
+    for (size_t b = begin / p->c; b * p->c < end; ++b) {
+        for (size_t f = c->first; f < c->end; ++f) {
+            size_t plane = b * p->c + f, offset = plane * p->spatial;
+            if (plane < begin || plane >= end) continue;
+            plane_normalization n = {.n = p->spatial,
+                                     .by = &divisors[f - c->first],
+                                     .input = p->input + offset,
+                                     .x = at(p->x, offset),
+                                     .x_norm = at(p->x_norm, offset),
+                                     .output = p->output + offset,
+                                     .scale = p->scales[f],
+                                     .bias = p->biases[f]};
+            c->j->variant->normalize(&n);
+        }
+    }
 }
 
 /* Planes begin..end in the order of the memory */
 static void infer_planes(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    for (size_t i = begin; i < end; ++i) normalize_plane(j, i / j->p->c, i % j->p->c, forward_root(j->p, i % j->p->c));
+    size_t channels = j->p->c, within = begin / channels == (end - 1) / channels; /* one image */
+    size_t first = within ? begin % channels : 0, last = within ? (end - 1) % channels + 1 : channels;
+    for (; first < last; first += CHUNK)
+        normalize_chunk(&(chunk){j, first, first + CHUNK < last ? first + CHUNK : last}, begin, end);
 }
 
-static void group_statistics(const job *j, size_t first, size_t end) {
-    const batchnorm_pass *p = j->p;
+static void chunk_statistics(const chunk *c) {
+    const batchnorm_pass *p = c->j->p;
     const float *x[WIDTH];
-    float means[WIDTH] = {0}, squares[WIDTH] = {0};
+    float means[CHUNK] = {0}, squares[CHUNK] = {0};
     size_t n = p->batch * p->spatial;
+    group g = {c->j->width, p->spatial};
     float scale = (float)(1. / (double)n), less = (float)(1. / (double)(n - 1));
     for (size_t b = 0; b < p->batch; ++b) {
-        point(j, p->input, b, first, x);
-        j->variant->sum(x, &j->group, means);
+        for (size_t i = 0; i < channels_of(c); i += g.width) {
+            point(c, p->input, b, i, x);
+            c->j->variant->sum(x, &g, means + i);
+        }
     }
-    for (size_t i = 0; i < j->group.width; ++i) means[i] *= scale;
+    for (size_t i = 0; i < CHUNK; ++i) means[i] *= scale;
     for (size_t b = 0; b < p->batch; ++b) {
-        point(j, p->input, b, first, x);
-        j->variant->squares(x, &j->group, means, squares);
+        for (size_t i = 0; i < channels_of(c); i += g.width) {
+            point(c, p->input, b, i, x);
+            c->j->variant->squares(x, &g, means + i, squares + i);
+        }
     }
-    for (size_t f = first; f < end; ++f) {
-        p->mean[f] = means[f - first];
-        p->variance[f] = squares[f - first] * (p->rule->normalize_variance == DENOMINATOR_N ? scale : less);
-        p->kept[f] = squares[f - first] * (p->rule->keep_variance == DENOMINATOR_N ? scale : less);
+    for (size_t i = 0; i < channels_of(c); ++i) {
+        size_t f = c->first + i;
+        p->mean[f] = means[i];
+        p->variance[f] = squares[i] * (p->rule->normalize_variance == DENOMINATOR_N ? scale : less);
+        p->kept[f] = squares[i] * (p->rule->keep_variance == DENOMINATOR_N ? scale : less);
     }
+}
+
+static void train_chunk(const chunk *c) {
+    chunk_statistics(c);
+    normalize_chunk(c, 0, c->j->p->batch * c->j->p->c);
+}
+
+/* Sums of the chunk's channels, see group_deltas */
+typedef float chunk_sums[4][CHUNK];
+
+static void sum_deltas(const chunk *c, chunk_sums sums) {
+    const batchnorm_pass *p = c->j->p;
+    const float *x[WIDTH], *x_norm[WIDTH], *delta[WIDTH];
+    float means[CHUNK], scales[CHUNK];
+    group_deltas d = {.group = {c->j->width, p->spatial}, .x = x, .x_norm = x_norm, .delta = delta};
+    for (size_t i = 0; i < CHUNK; ++i) means[i] = p->mean[channel_at(c, i)], scales[i] = p->scales[channel_at(c, i)];
+    for (size_t b = 0; b < p->batch; ++b) {
+        memset(sums[0], 0, sizeof sums[0]); /* the biases' sums begin with each image */
+        for (size_t i = 0; i < channels_of(c); i += d.group.width) {
+            point(c, p->x, b, i, x);
+            point(c, p->x_norm, b, i, x_norm);
+            point(c, p->input, b, i, delta);
+            d.means = means + i, d.scales = scales + i;
+            for (size_t k = 0; k < 4; ++k) d.sums[k] = sums[k] + i;
+            c->j->variant->delta_sums(&d);
+        }
+        for (size_t f = c->first; p->bias_updates && f < c->end; ++f) p->bias_updates[f] += sums[0][f - c->first];
+    }
+}
+
+static void use_sums(const chunk *c, chunk_sums sums) {
+    const batchnorm_pass *p = c->j->p;
+    const epsilon_rule *e = &p->rule->statistic_terms;
+    for (size_t i = 0; i < channels_of(c); ++i) {
+        size_t f = c->first + i;
+        p->scale_updates[f] += sums[1][i];
+        if (p->constant) continue;
+        p->mean_delta[f] = (float)((double)sums[2][i] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
+        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
+        p->variance_delta[f] = (float)((double)sums[3][i] * (-.5 * power));
+    }
+}
+
+static plane_delta delta_of(const batchnorm_pass *p, size_t f) {
+    size_t count = p->batch * p->spatial;
+    plane_delta d = {.n = p->spatial, .mean = p->mean[f], .scale = p->scales[f], .count = (double)count};
+    d.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
+    d.constant = p->constant;
+    if (!p->constant) {
+        d.variance_term = (double)p->variance_delta[f] * 2.;
+        d.mean_term = (double)(p->mean_delta[f] / (float)count);
+    }
+    return d;
+}
+
+static void carry_chunk(const chunk *c) {
+    const batchnorm_pass *p = c->j->p;
+    plane_delta all[CHUNK];
+    for (size_t f = c->first; f < c->end; ++f) all[f - c->first] = delta_of(p, f);
+    for (size_t b = 0; b < p->batch; ++b) {
+        for (size_t f = c->first; f < c->end; ++f) {
+            size_t offset = (b * p->c + f) * p->spatial;
+            plane_delta *d = &all[f - c->first];
+            d->x = p->x + offset, d->delta = p->input + offset, d->output = p->output + offset;
+            c->j->variant->carry(d);
+        }
+    }
+}
+
+static void backward_chunk(const chunk *c) {
+    chunk_sums sums = {{0}};
+    sum_deltas(c, sums);
+    use_sums(c, sums);
+    carry_chunk(c);
+}
+
+/* Groups begin..end, chunk after chunk */
+static void over_chunks(const job *j, size_t begin, size_t end, void (*take)(const chunk *)) {
+    size_t first = begin * j->width, last = end * j->width < j->p->c ? end * j->width : j->p->c;
+    for (; first < last; first += CHUNK) take(&(chunk){j, first, first + CHUNK < last ? first + CHUNK : last});
 }
 
 static void train_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
-    const job *j = context;
-    for (size_t g = begin; g < end; ++g) {
-        size_t first = g * j->group.width, last = first + j->group.width < j->p->c ? first + j->group.width : j->p->c;
-        group_statistics(j, first, last);
-        normalize_group(j, first, last);
-    }
-}
-
-static void group_sums(const job *j, size_t first, size_t end) {
-    const batchnorm_pass *p = j->p;
-    const float *x[WIDTH], *x_norm[WIDTH], *delta[WIDTH];
-    group_deltas d = {.group = j->group, .x = x, .x_norm = x_norm, .delta = delta};
-    for (size_t i = 0; i < j->group.width; ++i) {
-        size_t f = first + i < p->c ? first + i : p->c - 1;
-        d.means[i] = p->mean[f], d.scales[i] = p->scales[f];
-    }
-    for (size_t b = 0; b < p->batch; ++b) {
-        point(j, p->x, b, first, x);
-        point(j, p->x_norm, b, first, x_norm);
-        point(j, p->input, b, first, delta);
-        for (size_t i = 0; i < j->group.width; ++i) d.sums[0][i] = 0; /* the biases' sums begin with each image */
-        j->variant->delta_sums(&d);
-        for (size_t f = first; p->bias_updates && f < end; ++f) p->bias_updates[f] += d.sums[0][f - first];
-    }
-    const epsilon_rule *e = &p->rule->statistic_terms;
-    for (size_t f = first; f < end; ++f) {
-        p->scale_updates[f] += d.sums[1][f - first];
-        if (p->constant) continue;
-        p->mean_delta[f] = (float)((double)d.sums[2][f - first] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
-        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
-        p->variance_delta[f] = (float)((double)d.sums[3][f - first] * (-.5 * power));
-    }
-}
-
-static void carry_group(const job *j, size_t first, size_t end) {
-    const batchnorm_pass *p = j->p;
-    size_t count = p->batch * p->spatial;
-    plane_delta group[WIDTH];
-    for (size_t f = first; f < end; ++f) {
-        plane_delta d = {.n = p->spatial, .mean = p->mean[f], .scale = p->scales[f], .count = (double)count};
-        d.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
-        d.constant = p->constant;
-        if (!p->constant) {
-            d.variance_term = (double)p->variance_delta[f] * 2.;
-            d.mean_term = (double)(p->mean_delta[f] / (float)count);
-        }
-        group[f - first] = d;
-    }
-    for (size_t b = 0; b < p->batch; ++b) {
-        for (size_t f = first; f < end; ++f) {
-            size_t offset = (b * p->c + f) * p->spatial;
-            plane_delta *d = &group[f - first];
-            d->x = p->x + offset, d->delta = p->input + offset, d->output = p->output + offset;
-            j->variant->carry(d);
-        }
-    }
+    over_chunks(context, begin, end, train_chunk);
 }
 
 static void backward_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
-    const job *j = context;
-    for (size_t g = begin; g < end; ++g) {
-        size_t first = g * j->group.width, last = first + j->group.width < j->p->c ? first + j->group.width : j->p->c;
-        group_sums(j, first, last);
-        carry_group(j, first, last);
-    }
+    over_chunks(context, begin, end, backward_chunk);
 }
 
 static void over_groups(const batchnorm_pass *p, size_t width, size_t work, parallel_body body) {
     size_t threads = get_num_threads();
     if (p->c < width * threads) width = WIDTH / 2;
-    job j = {p, chosen_variant(), {width, p->spatial}};
+    job j = {p, chosen_variant(), width};
     parallel_for_on(threads, (p->c + width - 1) / width, width * p->batch * p->spatial * work, body, &j);
 }
 

@@ -111,7 +111,7 @@ static void squares(const float *const *x, const group *g, const float *means, f
 }
 
 /* sums += delta; delta * x_norm; scaled delta; scaled delta * (x - mean) */
-static void delta_sums(group_deltas *d) {
+static void delta_sums(const group_deltas *d) {
     float x[BLOCK * WIDTH], x_norm[BLOCK * WIDTH], delta[BLOCK * WIDTH];
     size_t width = d->group.width;
     for (size_t first = 0; first < d->group.n; first += BLOCK) {
@@ -132,98 +132,4 @@ static void delta_sums(group_deltas *d) {
             store(d->sums[2] + i, mean), store(d->sums[3] + i, variance);
         }
     }
-}
-
-/* ---- one channel of one image, each value by itself ------------------------------------------------------------------------- *
- * A division in double is slow, and its result only counts once it is rounded to float. So a product with the reciprocal is taken a
- * little too small and a little too large: where both round to the same float, the quotient between them does too, since rounding
- * keeps order. Elsewhere, about once in ten million values, the division is made. */
-
-#define SLACK 0x1p-50 /* relative; reciprocal, product, quotient and two sums err by 2^-53 each */
-
-#define MAGNITUDE 0x7fffffffffffffff
-
-typedef long long bits __attribute__((vector_size(16)));
-typedef long long wide_bits __attribute__((vector_size(32)));
-
-static inline int differ(quad a, quad b, quad c, quad d) {
-    bits all = ((bits)a ^ (bits)b) | ((bits)c ^ (bits)d);
-#if defined(__AVX2__)
-    return !_mm_testz_si128((__m128i)all, (__m128i)all);
-#else
-    return (all[0] | all[1]) != 0;
-#endif
-}
-
-static inline float quotient_of(float off, const plane_normalization *n) {
-    return n->intermediate == PRECISION_FLOAT ? off / (float)n->root : (float)((double)off / n->root);
-}
-
-static inline void normalize_some(const plane_normalization *n, size_t i, size_t end) {
-    for (; i < end; ++i) {
-        float x = n->input[i], quotient = quotient_of(x - n->mean, n);
-        if (n->x) n->x[i] = x;
-        if (n->x_norm) n->x_norm[i] = quotient;
-        n->output[i] = quotient * n->scale + n->bias;
-    }
-}
-
-static inline __attribute__((always_inline)) void normalize_all(const plane_normalization *whole, int narrow) {
-    const plane_normalization n = *whole; /* a copy, which no store to the output can change */
-    double low = 1 / n.root * (1 - SLACK), high = 1 / n.root * (1 + SLACK);
-    float root = (float)n.root;
-    size_t i = 0;
-    for (; i + 8 <= n.n; i += 8) {
-        quad x0 = load_quad(n.input + i), x1 = load_quad(n.input + i + 4), off0 = x0 - n.mean, off1 = x1 - n.mean, q0, q1;
-        if (narrow) {
-            q0 = off0 / root, q1 = off1 / root;
-        } else {
-            wide w0 = WIDEN(off0), w1 = WIDEN(off1), low0 = w0 * low, low1 = w1 * low, high0 = w0 * high, high1 = w1 * high;
-            q0 = NARROW(low0), q1 = NARROW(low1);
-            if (differ(q0, NARROW(high0), q1, NARROW(high1))) {
-                w0 /= n.root, w1 /= n.root;
-                q0 = NARROW(w0), q1 = NARROW(w1);
-            }
-        }
-        if (n.x) store_quad(n.x + i, x0), store_quad(n.x + i + 4, x1);
-        if (n.x_norm) store_quad(n.x_norm + i, q0), store_quad(n.x_norm + i + 4, q1);
-        store_quad(n.output + i, q0 * n.scale + n.bias);
-        store_quad(n.output + i + 4, q1 * n.scale + n.bias);
-    }
-    normalize_some(whole, i, n.n);
-}
-
-static void normalize(const plane_normalization *n) {
-    if (n->intermediate == PRECISION_FLOAT)
-        normalize_all(n, 1);
-    else
-        normalize_all(n, 0);
-}
-
-/* delta/root + variance_term*(x - mean)/count + mean_term, left to right */
-static inline float carried(const plane_delta *d, float delta, float x) {
-    double term = (double)(delta * d->scale) / d->root;
-    if (!d->constant) term = term + d->variance_term * (double)(x - d->mean) / d->count + d->mean_term;
-    return (float)term;
-}
-
-static void carry(const plane_delta *plane) {
-    const plane_delta d = *plane; /* a copy, which no store to the output can change */
-    double inverse = 1 / d.root, share = d.constant ? 0 : 1 / d.count, sure = d.mean_term < 0 ? -d.mean_term : d.mean_term;
-    size_t i = 0;
-    for (; i + 4 <= d.n; i += 4) {
-        quad delta = load_quad(d.delta + i), x = load_quad(d.x + i), off = x - d.mean, scaled = delta * d.scale;
-        wide first = WIDEN(scaled) * inverse, second = {0}, term = first;
-        if (!d.constant) {
-            second = d.variance_term * WIDEN(off) * share;
-            term = first + second + d.mean_term;
-        }
-        wide slack = ((wide)((wide_bits)first & MAGNITUDE) + (wide)((wide_bits)second & MAGNITUDE) + sure) * SLACK;
-        wide low = term - slack, high = term + slack;
-        quad result = NARROW(low);
-        if (differ(result, NARROW(high), result, result))
-            for (size_t k = 0; k < 4; ++k) result[k] = carried(plane, delta[k], x[k]);
-        store_quad(d.output + i, result);
-    }
-    for (; i < d.n; ++i) d.output[i] = carried(plane, d.delta[i], d.x[i]);
 }

@@ -4,4 +4,6 @@
 
 #include "batchnorm_lanes.h"
 
+#include "batchnorm_planes.h"
+
 const variant portable_variant = {"portable", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};

@@ -13,13 +13,22 @@ typedef struct {
 
 enum { WIDTH = 16 }; /* channels that a batchnorm takes at a time, or half of them */
 
+/* How a channel's quotients are made, see quotients() of batchnorm_planes.h */
+enum { BY_FLOAT, BY_DOUBLE, BY_PRODUCT, BY_PRODUCT_OR_TINY };
+#define QUOTIENT_SLACK 0x1.06p-34 /* relative */
+
+typedef struct {
+    double root;
+    float mean, head, low, high; /* head: 12 bits of 1/root; low, high: the rest of it less and plus the slack */
+    int how;
+} divisor;
+
 /* out = (input - mean) / root * scale + bias; copies of input and of the quotient where these are not NULL */
 typedef struct {
     size_t n;
+    const divisor *by;
     const float *input;
-    float *x, *x_norm, *output, mean, scale, bias;
-    double root;
-    precision intermediate;
+    float *x, *x_norm, *output, scale, bias;
 } plane_normalization;
 
 typedef struct {
@@ -39,7 +48,8 @@ typedef struct {
 typedef struct {
     group group;
     const float *const *x, *const *x_norm, *const *delta; /* (width) planes */
-    float means[WIDTH], scales[WIDTH], sums[4][WIDTH];
+    const float *means, *scales;                          /* (width) */
+    float *sums[4];                                       /* (width) */
 } group_deltas;
 
 typedef struct {
@@ -56,7 +66,7 @@ typedef struct {
     /* n more values of each channel go into their sums, in order */
     void (*sum)(const float *const *x, const group *g, float *sums);
     void (*squares)(const float *const *x, const group *g, const float *means, float *sums);
-    void (*delta_sums)(group_deltas *d);
+    void (*delta_sums)(const group_deltas *d);
     void (*normalize)(const plane_normalization *n);
     void (*carry)(const plane_delta *d);
 } variant;
