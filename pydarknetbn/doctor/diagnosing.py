@@ -23,6 +23,7 @@ _SAMPLE = 4096  # pixels of an image on which a number is fitted
 _NEAR = 4.0  # a sample of a right hypothesis is within that many budgets
 _CLEARLY = 3.0  # of two that explain a value, one that leaves that many times less is the better one
 _PAIRED = 6  # hypotheses that a second one is tried on top of
+_FAR = 6  # layers of a segment from which a fault is sought everywhere at once alone: each trial computes all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def diagnose(segment: Segment, *, picture: Array | None = None, kinds: frozenset
     """
     scores = [score for score in _tried(segment, picture, {}) if kinds is None or score.hypothesis.kind in kinds]
     found = _best(segment, [score for score in scores if score.fits])
-    if found or kinds is not None:
+    if found or kinds is not None or _is_far(segment):
         return found
     return _pair(segment, picture, scores)
 
@@ -114,17 +115,29 @@ def _pair(segment: Segment, picture: Array | None, scores: Sequence[_Score]) -> 
 
 def _tried(segment: Segment, picture: Array | None, applied: Runs) -> Iterator[_Score]:
     """Every hypothesis at every step of a segment, on top of those applied already."""
-    for step in segment.steps:
-        if step.number in applied:
-            continue
+    for step in _places(segment):
         generator = GENERATORS.get(step.kind)
-        if generator is None:
+        if step.number in applied or generator is None:
             continue
         bench = _Bench(segment, step, picture, applied)
         for hypothesis in generator(bench.place, bench.trial):
             score = bench.score(hypothesis)
             if score is not None:
                 yield score
+
+
+def _is_far(segment: Segment) -> bool:
+    return len({step.layer for step in segment.steps}) > _FAR
+
+
+def _places(segment: Segment) -> Sequence[Step]:
+    """Where hypotheses are made: at each step, in a far segment at the first of each kind."""
+    if not _is_far(segment):
+        return segment.steps
+    first: dict[str, Step] = {}
+    for step in segment.steps:
+        first.setdefault(step.kind, step)
+    return tuple(first.values())
 
 
 def _runs(segment: Segment, hypothesis: Hypothesis, steps: Sequence[Step], picture: Array | None) -> Runs:
@@ -179,7 +192,7 @@ class _Bench:
     def trial(self, hypothesis: Hypothesis) -> float:
         """See `situation.Trial`."""
         if self.sampled is None:
-            return self._whole(hypothesis, self._own(hypothesis))[0]
+            return self._whole(hypothesis, self._targets(hypothesis)[0])[0]
         place, theirs = self.sampled
         value = (
             hypothesis.runs[self.step.kind](place)
@@ -205,11 +218,18 @@ class _Bench:
         if self.sampled is not None and self.trial(hypothesis) > _NEAR * FACTOR:
             return _Score(hypothesis, self._own(hypothesis), self.trial(hypothesis), math.inf)
         best = None
-        for steps in {self._everywhere(hypothesis), self._own(hypothesis)}:
+        for steps in self._targets(hypothesis):
             rms, largest = self._whole(hypothesis, steps)
             if best is None or largest < best.largest:
                 best = _Score(hypothesis, steps, rms, largest)
         return best
+
+    def _targets(self, hypothesis: Hypothesis) -> Sequence[tuple[Step, ...]]:
+        """The steps to change: those of this layer, or all of their kinds."""
+        own, everywhere = self._own(hypothesis), self._everywhere(hypothesis)
+        if _is_far(self.segment):
+            return (everywhere,)
+        return (own,) if own == everywhere else (own, everywhere)
 
     def _own(self, hypothesis: Hypothesis) -> tuple[Step, ...]:
         return tuple(each for each in self.segment.steps if each.layer == self.step.layer and each.kind in hypothesis.runs)
