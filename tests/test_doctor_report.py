@@ -96,9 +96,10 @@ def test_the_state_tells_clean_known_and_unknown_apart():
 
 def test_the_curves_are_the_rows_errors():
     figure = json.loads(page_of("caused").figures)["curves"]
-    free, alone, _, over = figure["data"]
+    free, alone, _, over, equal = figure["data"]
     made = comparisons.caused()
-    assert free["customdata"] == [share(row.free.largest) for row in made.rows]
+    assert [told[1] for told in free["customdata"]] == [share(row.free.largest) for row in made.rows]
+    assert equal["x"] == [0, next(at for at, row in enumerate(made.rows) if (row.layer, row.stage) == (7, "post"))]
     assert alone["y"][2] == made.rows[2].alone.largest
     assert over["x"] == [number for number, row in enumerate(made.rows) if row.bad]
     assert figure["layout"]["yaxis"]["type"] == "log"
@@ -112,7 +113,7 @@ def test_charts_are_there_only_where_there_is_something_to_draw():
 def test_a_value_without_a_number_is_drawn_at_the_upper_end_and_called_infinite():
     page = page_of("without_numbers")
     figure = json.loads(page.figures)["curves"]
-    assert figure["data"][0]["customdata"] == ["1.0e-7", "∞", "∞"]
+    assert [told[1] for told in figure["data"][0]["customdata"]] == ["1.0e-7", "∞", "∞"]
     assert figure["data"][0]["y"][1] == pytest.approx(10 ** figure["layout"]["yaxis"]["range"][1])
     assert "no number" in page.text
     assert "0, 2, 5, 7" in page.text

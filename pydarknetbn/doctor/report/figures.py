@@ -15,7 +15,7 @@ from ..results import Closeup, Comparison, Row
 
 __all__ = ["figures_of"]
 
-_TICKS = 12
+_TICKS, _DENSE = 8, 80
 _FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _DECADES_BELOW = 0.5
 _LEAST = np.float64(2.0) ** -60
@@ -78,28 +78,34 @@ def _page_colours(theme: Theme) -> dict[str, Any]:
 
 
 def _curves(rows: Sequence[Row]) -> tuple[list[Any], dict[str, Any]]:
-    graph = _graph()
     free = [math.nan if row.free is None else row.free.largest for row in rows]
     alone = [math.nan if (errors := used_errors(row)) is None else errors.largest for row in rows]
-    budget = [row.budget if row.budget else math.nan for row in rows]
+    budget = [row.budget or math.nan for row in rows]
     low, high = _limits([*free, *alone, *budget])
-    at = list(range(len(rows)))
-    bad = [number for number in at if rows[number].bad]
-    lines = {"mode": "lines", "connectgaps": False}
-    data = [
-        _line("free", at, free, low, high, mode="lines", hovertext=[_place(row) for row in rows]),
-        _line("alone", at, alone, low, high, mode="lines+markers" if len(rows) <= 80 else "lines"),
-        graph.Scatter(name="budget", x=at, y=budget, hovertemplate="%{y:.1e}", **lines),
-        graph.Scatter(
-            name="over budget",
-            x=bad,
-            y=[_drawn(alone[number], low, high) for number in bad],
-            mode="markers",
-            hoverinfo="skip",
-            cliponaxis=False,
-        ),
+    told = [[_place(row), share(one), share(other)] for row, one, other in zip(rows, free, alone, strict=True)]
+    dense = len(rows) > _DENSE
+    lines = [
+        _line("free", [_drawn(value, low, high) for value in free], "<b>%{customdata[0]}</b><br>%{customdata[1]}", told),
+        _line("alone", [_drawn(value or math.nan, low, high) for value in alone], "%{customdata[2]}", told, dots=3 if dense else 5),
+        _line("budget", budget, "%{y:.1e}", told),
     ]
-    return data, _curve_layout(rows, low, high)
+    bad = [_drawn(value, low, high) if row.bad else math.nan for row, value in zip(rows, alone, strict=True)]
+    equal = [low if value == 0 else math.nan for value in alone]
+    marks = [_marks("over budget", bad, 8 if dense else 11), _marks("equal", equal, 4, showlegend=False)]
+    return [*lines, *marks], _curve_layout(rows, low, high)
+
+
+def _line(name: str, values: Sequence[float], told: str, texts: Any, *, dots: int = 0) -> Any:
+    marker = {"mode": "lines+markers", "marker": {"size": dots}} if dots else {"mode": "lines"}
+    return _graph().Scatter(
+        name=name, x=list(range(len(values))), y=values, customdata=texts, hovertemplate=told, cliponaxis=False, **marker
+    )
+
+
+def _marks(name: str, values: Sequence[float], size: int, **options: Any) -> Any:
+    drawn = {at: value for at, value in enumerate(values) if not math.isnan(value)}
+    marker = {"mode": "markers", "marker": {"size": size}, "hoverinfo": "skip", "cliponaxis": False}
+    return _graph().Scatter(name=name, x=list(drawn), y=list(drawn.values()), **marker, **options)
 
 
 def _curve_layout(rows: Sequence[Row], low: float, high: float) -> dict[str, Any]:
@@ -107,6 +113,7 @@ def _curve_layout(rows: Sequence[Row], low: float, high: float) -> dict[str, Any
     return {
         "xaxis": {
             "title": {"text": "layer"},
+            "tickangle": 0,
             "tickvals": list(ticks),
             "ticktext": list(ticks.values()),
             "range": [-0.6, len(rows) - 0.4],
@@ -121,25 +128,6 @@ def _curve_layout(rows: Sequence[Row], low: float, high: float) -> dict[str, Any
         "hovermode": "x unified",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     }
-
-
-def _line(
-    name: str, at: Sequence[int], values: Sequence[float], low: float, high: float, *, mode: str, hovertext: Any = None
-) -> Any:
-    told = [share(value) for value in values]
-    head = "<b>%{text}</b><br>" if hovertext else ""
-    drawn = [_drawn(value, low, high) for value in values]
-    return _graph().Scatter(
-        name=name,
-        x=at,
-        y=drawn,
-        mode=mode,
-        connectgaps=False,
-        cliponaxis=False,
-        customdata=told,
-        text=hovertext,
-        hovertemplate=head + "%{customdata}",
-    )
 
 
 def _drawn(value: float, low: float, high: float) -> float:
@@ -173,9 +161,10 @@ def _curve_colours(theme: Theme) -> dict[str, Any]:
     return {
         "scatter": [
             {"line": {"color": theme.muted, "width": 1.5, "dash": "dot"}},
-            {"line": {"color": theme.ink, "width": 1.75}, "marker": {"color": theme.ink, "size": 5}},
+            {"line": {"color": theme.ink, "width": 1.75}, "marker": {"color": theme.ink}},
             {"line": {"color": theme.muted, "width": 1, "dash": "dash", "shape": "hvh"}},
-            {"marker": {"color": theme.accent, "size": 11, "symbol": "diamond", "line": {"color": theme.paper, "width": 1.5}}},
+            {"marker": {"color": theme.accent, "symbol": "diamond", "line": {"color": theme.paper, "width": 1}}},
+            {"marker": {"color": theme.muted}},
         ]
     }
 
@@ -199,7 +188,7 @@ def _heat_map(closeup: Closeup) -> tuple[list[Any], dict[str, Any]]:
         hovertemplate="channel %{y}, pixel %{x}<br>%{z:.1e} of the range<extra></extra>",
     )
     layout = {
-        "xaxis": {"title": {"text": "pixel, row by row"}, "nticks": 6, "tickformat": ",d"},
+        "xaxis": {"title": {"text": "pixel, row by row"}, "nticks": 5, "tickformat": ",d"},
         "yaxis": {"title": {"text": "channel"}, "autorange": "reversed", "nticks": 8, "tickformat": "d"},
     }
     return [data], layout
