@@ -31,8 +31,8 @@ def boxes_of(layer: Layer, output: Array, net_size: tuple[int, int]) -> Array:
     x, y = (entries[:, :, 0] + np.arange(w)) / w, (entries[:, :, 1] + np.arange(h)[:, None]) / h
     anchors = np.array([head.anchors[number] for number in head.mask], np.float64)[:, :, None, None]
     sides = entries[:, :, 2:4]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         spread = sides * sides * 4 if head.new_coords else np.exp(sides)
-    width, height = (spread[:, :, axis] * anchors[:, axis] / net_size[axis] for axis in (0, 1))
-    made = np.concatenate([np.stack([x, y, width, height], 2), entries[:, :, 4:]], 2)
-    return made.reshape(output.shape).astype(np.float32)
+        width, height = (spread[:, :, axis] * anchors[:, axis] / net_size[axis] for axis in (0, 1))
+        made = np.concatenate([np.stack([x, y, width, height], 2), entries[:, :, 4:]], 2)
+        return made.reshape(output.shape).astype(np.float32)

@@ -25,6 +25,7 @@ _CLOSE = 1 / 20
 """Up to this share of the spread a value is the expected one: half precision is far below, another layer's value far above."""
 _EQUAL = 1 / 1000
 _SURE = 0.9
+_ORDER = "by order and shape"
 _WINDOW = 24
 _OPTIONS = 6
 _RUNS = 24
@@ -54,20 +55,37 @@ class _State:
         found: number of a step -> the other side's value.
         seen: steps that are done with.
         last: place in the trace of the newest one.
-        worst: the largest distance of those that speak for what is tried.
+        distance: of the value that speaks for what was tried.
+        guesses: how many values were tried to come here.
+        skipped: how many steps were left without one.
     """
 
     values: Mapping[int, Array] = field(default_factory=dict)
     found: Mapping[int, Found] = field(default_factory=dict)
     seen: frozenset[int] = frozenset()
     last: int = -1
-    worst: float = np.inf
+    distance: float = np.inf
+    guesses: int = 0
+    skipped: int = 0
 
-    def with_value(self, step: Step, value: Array, found: Found | None = None) -> _State:
+    @property
+    def cost(self) -> tuple[bool, int, int, float]:
+        """What is to be small: of two explanations the one that needs less is the better one."""
+        return self.distance > _EQUAL, self.guesses, self.skipped, self.distance
+
+    def skipping(self, step: Step, value: Array) -> _State:
+        """The other side shows no value of a step; it goes on with ours."""
         values, seen = {**self.values, step.number: value}, self.seen | {step.number}
-        if found is None:
-            return replace(self, values=values, seen=seen)
-        return replace(self, values=values, seen=seen, found={**self.found, step.number: found}, last=found.candidate.index)
+        return replace(self, values=values, seen=seen, skipped=self.skipped + 1)
+
+    def finding(self, step: Step, found: Found, distance: float = np.inf) -> _State:
+        """The other side's value of a step is known, or tried."""
+        values, seen = {**self.values, step.number: found.candidate.read()}, self.seen | {step.number}
+        entries, guessed = {**self.found, step.number: found}, found.how == _ORDER
+        last = found.candidate.index
+        return replace(
+            self, values=values, seen=seen, found=entries, last=last, distance=distance, guesses=self.guesses + guessed
+        )
 
 
 class Pairing:
@@ -109,13 +127,32 @@ class Pairing:
     # --- one step ---------------------------------------------------------------------------------------------------------------
 
     def _placed(self, step: Step, state: _State) -> _State:
+        state = replace(state, guesses=0, skipped=0)
         expected = self._expected(step, state)
         done = self._known(step, expected, state)
         if done is None and INPUT in step.inputs and state.last < 0:
             done = self._other_input(step, state)
         if done is None and passes(step, self.runner.layer_of(step)):
-            return state.with_value(step, expected)
-        return done or self._tried(step, expected, state) or self._guessed(step, expected, state)
+            return state.skipping(step, expected)
+        return done or self._revised(step, state) or self._tried(step, expected, state) or self._guessed(step, expected, state)
+
+    def _revised(self, step: Step, state: _State) -> _State | None:
+        """The step before was found, but this one comes out of another value of the same kind: what it was found as was computed
+        further, as by a second batch normalization.
+        """
+        before = self.runner.steps[step.number - 1]
+        if before.layer != step.layer or before.number not in state.found or before.number in self.named:
+            return None
+        left = {number: found for number, found in state.found.items() if number != before.number}
+        older = replace(state, found=left, last=state.last - 1)
+        expected = state.values[before.number]
+        for candidate in self._options(before, expected, older):
+            if candidate.index > state.found[before.number].candidate.index:
+                trial = older.finding(before, Found(candidate, _ORDER))
+                done = self._known(step, self._expected(step, trial), trial)
+                if done:
+                    return done
+        return None
 
     def _expected(self, step: Step, state: _State) -> Array:
         self._runs += step.kind in ("convolution", "connected")
@@ -129,7 +166,7 @@ class Pairing:
             named = [place for place, each in enumerate(candidates.all) if each.index == self.named[step.number]]
             place = min(named, key=lambda place: (apart[place], candidates.all[place].layout.rank))
             found = Found(candidates.all[place], "by name")
-            return replace(state.with_value(step, found.candidate.read(), found), worst=float(apart[place]))
+            return state.finding(step, found, float(apart[place]))
         free = self._free(step, state)
         close = [place for place in free if apart[place] <= _CLOSE]
         if not close:
@@ -137,8 +174,8 @@ class Pairing:
         limit = max(2 * min(apart[place] for place in close), _EQUAL / 100)
         near = [candidates.all[place] for place in close if apart[place] <= limit]
         best = min(near, key=lambda each: (each.index < state.last, each.layout.rank, each.index))
-        distance = float(min(apart[place] for place in close))
-        return replace(state.with_value(step, best.read(), Found(best, "by content")), worst=distance)
+        sure = bool(np.isfinite(candidates.sample(expected)).any())
+        return state.finding(step, Found(best, "by content", sure), float(min(apart[place] for place in close)))
 
     def _free(self, step: Step, state: _State) -> list[int]:
         """Places of the candidates that no other step is."""
@@ -153,7 +190,7 @@ class Pairing:
         """The model may prepare its input itself: the first step tells what it was really given."""
         first = input_step(self.runner.net)
         for candidate in self.pool.of(first).all[:_WINDOW]:
-            trial = state.with_value(first, candidate.read(), Found(candidate, "by content"))
+            trial = state.finding(first, Found(candidate, "by content"))
             done = self._tried(step, self._expected(step, trial), trial, guesses=(0,))
             if done:
                 return done
@@ -173,11 +210,11 @@ class Pairing:
     def _best(self, step: Step, expected: Array, state: _State, guesses: int) -> _State | None:
         best: _State | None = None
         for attempt in self._attempts(step, expected, state, guesses):
-            left = guesses - (step.number in attempt.found)
+            left = guesses - (attempt.guesses - state.guesses)
             done = self._confirmed(step, attempt, left)
-            if done and (best is None or done.worst < best.worst):
+            if done and (best is None or done.cost < best.cost):
                 best = done
-            if (best and best.worst <= _EQUAL) or self._runs > _RUNS:
+            if (best and best.distance <= _EQUAL and best.guesses == state.guesses) or self._runs > _RUNS:
                 break
         return best
 
@@ -187,10 +224,10 @@ class Pairing:
         if known:
             yield known
             return
-        yield state.with_value(step, expected)
+        yield state.skipping(step, expected)
         if guesses:
             for candidate in self._options(step, expected, state):
-                yield state.with_value(step, candidate.read(), Found(candidate, "by order and shape"))
+                yield state.finding(step, Found(candidate, _ORDER))
 
     def _options(self, step: Step, expected: Array, state: _State) -> list[Candidate]:
         """The next ones in order, and those that are most alike."""
@@ -228,12 +265,12 @@ class Pairing:
         candidates, free = self.pool.of(step), self._free(step, state)
         keys = {_key(candidates.all[place]) for place in free}
         if candidate is None or _key(candidate) not in keys:
-            return state.with_value(step, expected)
+            return state.skipping(step, expected)
         _, correlation = distances(candidates, expected)
         alike = abs(correlation[candidates.all.index(candidate)]) > _SURE
         if step.kind == "boxes" and not alike:  # most programs show none
-            return state.with_value(step, expected)
-        return state.with_value(step, candidate.read(), Found(candidate, "by order and shape", bool(alike)))
+            return state.skipping(step, expected)
+        return state.finding(step, Found(candidate, _ORDER, bool(alike)))
 
 
 def _key(candidate: Candidate) -> tuple[int, str]:

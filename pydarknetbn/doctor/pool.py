@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from .trace import Tensor
 __all__ = ["Candidate", "Candidates", "Pool", "distances"]
 
 _PLACES = 2048
+Grid: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +114,22 @@ def _places(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.intp], ...]:
     return np.unravel_index(flat, shape)
 
 
-def distances(candidates: Candidates, value: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """How far each candidate is from a value of ours: root mean square as a share of our spread, and the correlation."""
-    ours = candidates.sample(value).astype(np.float64)
-    theirs = candidates.samples.astype(np.float64)
+def distances(candidates: Candidates, value: Array) -> tuple[Grid, Grid]:
+    """How far each candidate is from a value of ours: root mean square as a share of our spread, and the correlation.
+
+    NaN and infinities have to be at the same places.
+    """
+    ours, theirs = candidates.sample(value).astype(np.float64), candidates.samples.astype(np.float64)
     finite = np.isfinite(ours)
-    if not len(theirs) or not finite.any():
-        return np.full(len(theirs), np.inf), np.zeros(len(theirs))
+    alike = (np.isfinite(theirs) == finite).all(axis=1)
     ours, theirs = ours[finite], theirs[:, finite]
+    if not len(theirs) or not ours.size:
+        return np.where(alike, 0.0, np.inf), np.zeros(len(theirs))
     with np.errstate(all="ignore"):
         centred = ours - ours.mean()
         spread = max(float(np.sqrt(np.mean(centred**2))), float(np.abs(ours).max()) / 10_000, float(np.finfo(np.float32).tiny))
-        apart = np.sqrt(np.mean((theirs - ours) ** 2, axis=1)) / spread
-        other = theirs - theirs.mean(axis=1, keepdims=True)
+        apart = np.where(alike, np.sqrt(np.mean((theirs - ours) ** 2, axis=1)) / spread, np.inf)
+        both = np.where(np.isfinite(theirs), theirs, ours.mean())
+        other = both - both.mean(axis=1, keepdims=True)
         correlation = (other @ centred) / np.sqrt((other**2).sum(axis=1) * (centred @ centred))
     return np.nan_to_num(apart, nan=np.inf, posinf=np.inf), np.nan_to_num(correlation, nan=0.0)

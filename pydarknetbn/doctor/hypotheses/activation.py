@@ -38,6 +38,7 @@ _ONNX = {
 def activation(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     """Of the step that applies a layer's activation, or of an [activation] layer."""
     own = activation_name(place.layer)
+    kind = "shortcut.activation" if place.layer.type == "shortcut" else "activation.kind"
     fix = {"torch": _TORCH.get(own, own), "keras": _KERAS.get(own, own), "onnx": _ONNX.get(own, own), "": f"activation {own}"}
     if own == "mish":
         yield from _mish_variants(fix)
@@ -47,7 +48,7 @@ def activation(place: Place, trial: Trial) -> Iterator[Hypothesis]:
         yield from _slopes(own, fix, trial)
     for name in sorted(ACTIVATIONS - {own}, key=lambda name: (name not in _TORCH, name)):
         if not name.startswith(_NOT_ALONE):
-            yield _other(own, name, fix)
+            yield _other(kind, own, name, fix)
     yield _twice(own, fix)
     for words, function in _FUNCTIONS.items():
         yield _hypothesis("activation.kind", f"the activation is {words}; Darknet's is {own}", fix, _of(function), activation=words)
@@ -59,7 +60,7 @@ def _hypothesis(
     return Hypothesis(kind, words, {"activation": run}, fix, values)
 
 
-def _other(own: str, name: str, fix: Mapping[str, str]) -> Hypothesis:
+def _other(kind: str, own: str, name: str, fix: Mapping[str, str]) -> Hypothesis:
     def run(place: Place) -> Array:
         if name == "linear":
             return place.inputs[0]
@@ -68,7 +69,7 @@ def _other(own: str, name: str, fix: Mapping[str, str]) -> Hypothesis:
     words = (
         f"the activation is missing; Darknet's is {own}" if name == "linear" else f"the activation is {name}; Darknet's is {own}"
     )
-    return _hypothesis("activation.kind", words, fix, run, activation=name)
+    return _hypothesis(kind, words, fix, run, activation=name)
 
 
 def _twice(own: str, fix: Mapping[str, str]) -> Hypothesis:
