@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..._native import Array
 from ..situation import Generator, Hypothesis, Place, Trial, several
-from .input_fit import combined, fits, kernels
+from .input_recipes import combined, fits, kernels
 from .input_values import channels, fitted_normalization, fitted_scale, layouts, normalizations, scales, seen
 
 __all__ = ["given"]

@@ -14,23 +14,37 @@ from ..._native import Array
 from ..situation import Hypothesis, Place, Trial
 from .fitting import as_well, recover, short
 
-__all__ = ["channels", "fitted_normalization", "fitted_scale", "layouts", "normalizations", "scales", "seen"]
+__all__ = [
+    "AS_THEY_ARE",
+    "CHANNELS_FIX",
+    "NORMAL_FIX",
+    "SCALE_FIX",
+    "VALUES",
+    "Values",
+    "channels",
+    "fitted_normalization",
+    "fitted_scale",
+    "layouts",
+    "normalizations",
+    "scales",
+    "seen",
+]
 
-_SCALE_FIX: Mapping[str, str] = MappingProxyType(
+SCALE_FIX: Mapping[str, str] = MappingProxyType(
     {
         "torch": "x.float() / 255, once (transforms.ToTensor() does it for bytes)",
         "keras": "Rescaling(1 / 255), once",
         "": "divide the bytes by 255, once: Darknet's pictures are 0 to 1",
     }
 )
-_NORMAL_FIX: Mapping[str, str] = MappingProxyType(
+NORMAL_FIX: Mapping[str, str] = MappingProxyType(
     {
         "torch": "leave transforms.Normalize out: Darknet's pictures are 0 to 1",
         "keras": "Rescaling(1 / 255) instead of preprocess_input: Darknet's pictures are 0 to 1",
         "": "take no mean off and divide by no deviation: Darknet's pictures are 0 to 1",
     }
 )
-_CHANNELS_FIX: Mapping[str, str] = MappingProxyType(
+CHANNELS_FIX: Mapping[str, str] = MappingProxyType(
     {"": "RGB, as Darknet reads pictures: frame[:, :, ::-1] or cv2.cvtColor(frame, cv2.COLOR_BGR2RGB) of one that OpenCV read"}
 )
 _LAYOUT_FIX: Mapping[str, str] = MappingProxyType(
@@ -53,6 +67,20 @@ class _Normal(NamedTuple):
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
 
+    @property
+    def uniform(self) -> bool:
+        """All channels have the same numbers."""
+        return len(set(self.mean)) == len(set(self.deviation)) == 1
+
+    def applied(self, x: Array) -> Array:
+        """To (batch, 3, h, w); in double."""
+        mean, deviation = (np.array(numbers)[:, None, None] for numbers in (self.mean, self.deviation))
+        return np.asarray((x - mean) / deviation)
+
+    def turned(self) -> _Normal:
+        """With the numbers in the order of BGR."""
+        return _Normal(f"{self.name} in the order of BGR", self.mean[::-1], self.deviation[::-1])
+
 
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CAFFE = (123.68 / 255, 116.779 / 255, 103.939 / 255)
@@ -65,6 +93,29 @@ _NORMALS = (
     _Normal("a mean of 128 in 0 to 255", (128 / 255,) * 3, (1 / 255,) * 3),
     _Normal("a mean of 127.5 and a deviation of 128 in 0 to 255", (0.5,) * 3, (128 / 255,) * 3),
 )
+
+
+class Values(NamedTuple):
+    """A change of the values of (batch, 3, h, w), by kind and in words."""
+
+    kind: str
+    words: str
+    change: Callable[[Array], Array]
+
+
+AS_THEY_ARE = Values("", "", np.asarray)
+
+
+def _values() -> Iterator[Values]:
+    yield AS_THEY_ARE
+    for factor in _SCALES:
+        yield Values("input.scale", f"multiplied by {factor:.6g}", partial(np.multiply, np.float64(factor)))
+    for normal in _NORMALS:
+        for each in (normal,) if normal.uniform else (normal, normal.turned()):
+            yield Values("input.normalization", f"normalized with {each.name}", each.applied)
+
+
+VALUES = tuple(_values())
 
 
 def seen(place: Place) -> Array | None:
@@ -93,7 +144,7 @@ def scales(place: Place, trial: Trial) -> Iterator[Hypothesis]:
 
 def _scaled(factor: float, told: str) -> Hypothesis:
     words = f"the input is {factor:.6g} times Darknet's: {told}"
-    return _pointwise("input.scale", words, _SCALE_FIX, lambda x: (x * np.float64(factor)).astype(np.float32), scale=factor)
+    return _pointwise("input.scale", words, SCALE_FIX, lambda x: (x * np.float64(factor)).astype(np.float32), scale=factor)
 
 
 def fitted_scale(place: Place, trial: Trial) -> Iterator[Hypothesis]:
@@ -120,25 +171,24 @@ def normalizations(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     if place.inputs[0].shape[1] == 3:
         for normal in _NORMALS:
             for swapped, told in ((False, ""), (True, " and in BGR")):
-                orders = (False, True) if swapped and len(set(normal.mean + normal.deviation)) > 2 else (False,)
+                orders = (False, True) if swapped and not normal.uniform else (False,)
                 for misplaced in orders:
                     yield _normalized(normal, swapped, misplaced, told)
     words = "the input has its own mean taken off and is divided by its own deviation, Darknet's is 0 to 1"
-    yield _pointwise("input.normalization", words, _NORMAL_FIX, _standardized, by="image")
+    yield _pointwise("input.normalization", words, NORMAL_FIX, _standardized, by="image")
 
 
 def _normalized(normal: _Normal, swapped: bool, misplaced: bool, told: str) -> Hypothesis:
     def change(x: Array) -> Array:
-        mean, deviation = (np.array(numbers)[:, None, None] for numbers in (normal.mean, normal.deviation))
         if misplaced:
-            return np.asarray((x[:, ::-1] - mean) / deviation)
-        made = np.asarray((x - mean) / deviation)
+            return normal.applied(x[:, ::-1])
+        made = normal.applied(x)
         return made[:, ::-1] if swapped else made
 
     words = (
         f"the input is normalized with {normal.name}{told}{', the numbers in the order of RGB' * misplaced}, Darknet's is 0 to 1"
     )
-    fix = {name: fix + "; " * swapped + _CHANNELS_FIX[""] * swapped for name, fix in _NORMAL_FIX.items()}
+    fix = {name: fix + "; " * swapped + CHANNELS_FIX[""] * swapped for name, fix in NORMAL_FIX.items()}
     return _pointwise("input.normalization", words, fix, change, by=normal.name, channels="BGR" if swapped else "RGB")
 
 
@@ -167,7 +217,7 @@ def fitted_normalization(place: Place, trial: Trial) -> Iterator[Hypothesis]:
 
     mean, deviation = (", ".join(short(float(number)) for number in numbers) for numbers in (-offset / gain, 1 / gain))
     words = f"the input is normalized with a mean of {mean} and a deviation of {deviation} by channel, Darknet's is 0 to 1"
-    made = _pointwise("input.normalization", words, _NORMAL_FIX, change, mean=mean, deviation=deviation)
+    made = _pointwise("input.normalization", words, NORMAL_FIX, change, mean=mean, deviation=deviation)
     yield Hypothesis(made.kind, made.words, made.runs, made.fix, made.values, parameters=2 * len(gain))
 
 
@@ -183,7 +233,7 @@ def channels(place: Place, trial: Trial) -> Iterator[Hypothesis]:
             continue
         letters = "".join("RGB"[channel] for channel in order)
         words = f"the input's channels are {letters}, Darknet's RGB"
-        yield _pointwise("input.channels", words, _CHANNELS_FIX, partial(np.take, indices=order, axis=1), channels=letters)
+        yield _pointwise("input.channels", words, CHANNELS_FIX, partial(np.take, indices=order, axis=1), channels=letters)
 
 
 def layouts(place: Place, trial: Trial) -> Iterator[Hypothesis]:

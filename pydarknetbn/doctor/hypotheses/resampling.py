@@ -28,6 +28,7 @@ class Kernel(NamedTuple):
 
     name: str
     resize: Resize
+    in_bytes: bool = False
 
 
 class _Taps(NamedTuple):
@@ -74,9 +75,31 @@ def _bicubic(source: int, target: int) -> _Taps:
     return _Taps(np.clip(at, 0, source - 1), np.where(distance <= 1, near, far))
 
 
-def _nearest(source: int, target: int, *, middle: float) -> _Taps:
-    at = np.floor((np.arange(target) + middle) * (source / target)).astype(np.intp)
-    return _Taps(np.minimum(at, source - 1)[:, None], np.ones((target, 1)))
+def _nearest(source: int, target: int) -> _Taps:
+    return _single(np.arange(target) * (1 / (target / source)), source)  # rounded as OpenCV does
+
+
+def _nearest_in_float(source: int, target: int) -> _Taps:
+    return _single(np.arange(target, dtype=np.float32) * (np.float32(source) / np.float32(target)), source)
+
+
+def _nearest_of_middle(source: int, target: int) -> _Taps:
+    return _single((np.arange(target) + 0.5) * (source / target), source)
+
+
+def _single(position: npt.NDArray[np.floating[Any]], source: int) -> _Taps:
+    at = np.minimum(np.floor(position).astype(np.intp), source - 1)
+    return _Taps(at[:, None], np.ones((len(at), 1)))
+
+
+def _enlarged(source: int, target: int) -> _Taps:
+    """Each pixel as a square, with a ramp where a target pixel lies over two.
+
+    Source: opencv modules/imgproc/src/resize.cpp, INTER_AREA where it enlarges.
+    """
+    low = np.floor(np.arange(target) * (source / target))
+    share = np.arange(1, target + 1) - (low + 1) * (target / source)
+    return _between(low + np.where(share <= 0, 0, share - np.floor(share)), source)
 
 
 def _area(source: int, target: int, *, whole: bool) -> _Taps:
@@ -92,7 +115,7 @@ def _area(source: int, target: int, *, whole: bool) -> _Taps:
 # --- both axes ------------------------------------------------------------------------------------------------------------------
 
 
-def _resample(make: Callable[[int, int], _Taps], rounding: Rounding, picture: Array, w: int, h: int) -> Array | None:
+def _resample(make: Callable[[int, int], _Taps], picture: Array, w: int, h: int, *, rounding: Rounding) -> Array | None:
     columns, rows = make(picture.shape[2], w), make(picture.shape[1], h)
     if rounding == "none":
         return rows.along(columns.along(picture.astype(np.float64), 2), 1).astype(np.float32)
@@ -117,9 +140,9 @@ def _fixed_point(levels: Doubles, columns: _Taps, rows: _Taps) -> Doubles:
     return np.asarray((sum(parts) + 2) >> 2, np.float64)
 
 
-def _shrinking(make: Callable[[int, int], _Taps], rounding: Rounding, picture: Array, w: int, h: int) -> Array | None:
-    """The same where nothing is enlarged: other programs do something else there."""
-    return _resample(make, rounding, picture, w, h) if w <= picture.shape[2] and h <= picture.shape[1] else None
+def _area_of_opencv(shrinks: Resize, enlarges: Resize, picture: Array, w: int, h: int) -> Array | None:
+    """Area where both axes shrink, else a bilinear kernel with sharp steps."""
+    return (shrinks if w <= picture.shape[2] and h <= picture.shape[1] else enlarges)(picture, w, h)
 
 
 def _levels(picture: Array) -> Doubles | None:
@@ -148,22 +171,29 @@ def _pillow(filter_of: Image.Resampling, in_bytes: bool, picture: Array, w: int,
 
 
 def _kernels() -> Iterator[Kernel]:
-    yield Kernel("bilinear between half pixels, as in PyTorch's interpolate", partial(_resample, _bilinear, "none"))
-    yield Kernel("bilinear between half pixels in bytes, OpenCV's INTER_LINEAR", partial(_resample, _bilinear, "fixed point"))
-    yield Kernel("bilinear between half pixels, rounded to bytes", partial(_resample, _bilinear, "nearest"))
-    yield Kernel("bicubic, as in PyTorch's interpolate", partial(_resample, _bicubic, "none"))
-    yield Kernel("bicubic in bytes, OpenCV's INTER_CUBIC", partial(_resample, _bicubic, "nearest"))
-    yield Kernel("area in bytes, OpenCV's INTER_AREA", partial(_shrinking, partial(_area, whole=False), "nearest"))
-    yield Kernel("area, OpenCV's INTER_AREA of floats", partial(_shrinking, partial(_area, whole=False), "none"))
-    yield Kernel("area, PyTorch's", partial(_resample, partial(_area, whole=True), "none"))
-    yield Kernel("nearest from the upper left, OpenCV's INTER_NEAREST", partial(_resample, partial(_nearest, middle=0.0), "none"))
-    yield Kernel("nearest from the middle, Pillow's NEAREST", partial(_resample, partial(_nearest, middle=0.5), "none"))
+    floats, rounded, fixed = (partial(_resample, rounding=rounding) for rounding in ("none", "nearest", "fixed point"))
+    whole, shares = partial(_area, whole=True), partial(_area, whole=False)
+    yield Kernel("bilinear between half pixels, as in PyTorch's interpolate", partial(floats, _bilinear))
+    yield Kernel("bilinear between half pixels in bytes, OpenCV's INTER_LINEAR", partial(fixed, _bilinear), True)
+    yield Kernel("bilinear between half pixels, rounded to bytes", partial(rounded, _bilinear), True)
+    yield Kernel("bicubic, as in PyTorch's interpolate", partial(floats, _bicubic))
+    yield Kernel("bicubic in bytes, OpenCV's INTER_CUBIC", partial(rounded, _bicubic), True)
+    yield Kernel(
+        "area in bytes, OpenCV's INTER_AREA", partial(_area_of_opencv, partial(rounded, shares), partial(fixed, _enlarged)), True
+    )
+    yield Kernel(
+        "area in floats, OpenCV's INTER_AREA", partial(_area_of_opencv, partial(floats, shares), partial(floats, _enlarged))
+    )
+    yield Kernel("area, PyTorch's", partial(floats, whole))
+    yield Kernel("nearest from the upper left, OpenCV's INTER_NEAREST", partial(floats, _nearest))
+    yield Kernel("nearest from the upper left, PyTorch's nearest", partial(floats, _nearest_in_float))
+    yield Kernel("nearest from the middle, Pillow's NEAREST", partial(floats, _nearest_of_middle))
     for name in ("BILINEAR", "BICUBIC", "LANCZOS", "BOX", "HAMMING"):
         of = Image.Resampling[name]
-        yield Kernel(f"Pillow's {name} with antialiasing in bytes", partial(_pillow, of, True))
+        yield Kernel(f"Pillow's {name} with antialiasing in bytes", partial(_pillow, of, True), True)
         yield Kernel(f"Pillow's {name} with antialiasing in floats, as torchvision's on tensors", partial(_pillow, of, False))
-    yield Kernel("bilinear between corners, also in the last row", partial(_resample, _corners, "none"))
-    yield Kernel("bilinear between corners, rounded to bytes", partial(_resample, _corners, "nearest"))
+    yield Kernel("bilinear between corners, also in the last row", partial(floats, _corners))
+    yield Kernel("bilinear between corners, rounded to bytes", partial(rounded, _corners), True)
 
 
 DARKNETS = Kernel("Darknet's", image.resize)
