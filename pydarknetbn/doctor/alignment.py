@@ -65,7 +65,7 @@ def _hints(runner: Runner, step: Step, candidate: Candidate, family: str) -> flo
     numbers = _OF_LAYER.findall(candidate.tensor.name)
     if numbers and int(numbers[0]) == step.layer:
         score += 0.3
-    return score - (1.5 if passes(step, layer) else 0.0)
+    return score - (1.5 if passes(layer) else 0.0)
 
 
 def _quantiles(sample: Array) -> Grid:

@@ -54,7 +54,7 @@ class Parts:
 def layouts_of(theirs: Sequence[int], shape: Shape, parts: Parts) -> Iterator[Layout]:
     """The layouts in which an array of shape `theirs`, the batch first, may hold a value of `shape`."""
     for words, order, rank, start, stop in _orders(theirs, shape, parts):
-        read = partial(_read, shape=tuple(shape), order=order, anchors=parts.anchors, start=start, stop=stop)
+        read = partial(_read, shape=shape, order=order, anchors=parts.anchors, start=start, stop=stop)
         yield Layout(words, read, rank)
         if parts.boxes:
             for pixels, product, more in _BOX_FORMS:
@@ -118,7 +118,7 @@ def _words(dims: Sequence[int], shape: Shape, order: tuple[int, ...], anchors: i
 def _flat_words(dims: Sequence[int], order: tuple[int, ...]) -> str:
     if len([size for size in dims if size > 1]) <= 1:
         return "flattened, NHWC" if order == _LAST else "flattened"
-    names = {_PLANES: "channels first", _LAST: "channels last", _ANCHORS: "entries last"}
+    names: dict[tuple[int, ...], str] = {_PLANES: "channels first", _LAST: "channels last", _ANCHORS: "entries last"}
     return f"{_spelled(dims)}, {names[order]}"
 
 
@@ -131,16 +131,15 @@ def _coarser(dims: Sequence[int], fine: Sequence[int]) -> bool:
     return set(accumulate((size for size in dims), mul)) <= {1, *accumulate(fine, mul)}
 
 
-def _read(
-    array: Floats, *, shape: tuple[int, int, int], order: tuple[int, ...], anchors: int, start: int | None, stop: int | None
-) -> Floats:
+def _read(array: Floats, *, shape: Shape, order: tuple[int, ...], anchors: int, start: int | None, stop: int | None) -> Floats:
     c, h, w = shape
     sizes = (anchors or 1, c // (anchors or 1), h, w)
     if start is not None:
         array = array[:, start:stop]
     wide = array.reshape(len(array), *(sizes[axis] for axis in order))
     back = wide.transpose(0, *(1 + order.index(axis) for axis in range(4)))
-    return back.reshape(len(array), c, h, w)
+    made: Floats = back.reshape(len(array), c, h, w)
+    return made
 
 
 def _boxes(array: Floats, *, read: Callable[[Floats], Floats], anchors: int, size: tuple[int, int], product: bool) -> Floats:

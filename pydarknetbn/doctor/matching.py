@@ -79,7 +79,7 @@ def match(runner: Runner, x: Array, trace: Trace, *, names: NameMap | None = Non
     start = given
     if INPUT in named:
         start = next(each for each in pool.of(input_step(runner.net)).all if each.index == named[INPUT])
-    found = Pairing(runner, pool, x, named=named).run(start.read() if start else x)
+    found = Pairing(runner, pool, x, named=named, outputs=trace.outputs).run(start.read() if start else x)
     if start and INPUT not in found:
         found[INPUT] = Found(start, "by name")
     matches = tuple(_match(number, found[number]) for number in sorted(found))

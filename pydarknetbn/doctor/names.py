@@ -35,7 +35,7 @@ def read_names(names: NameMap | None, steps: Sequence[Step], known: Iterable[str
     if names is None:
         return {}
     where, entries = _entries(names)
-    at = {(step.layer, step.stage): step.number for step in steps}
+    at: dict[tuple[int, str], int] = {(step.layer, step.stage): step.number for step in steps}
     known = list(known)
     found: dict[int, str] = {}
     for place, key, name in entries:

@@ -84,8 +84,8 @@ def agreement(step: Step, layer: Layer, family: str) -> float:
     return 1.0 if family in made else 0.3 if family in may else -1.0
 
 
-def passes(step: Step, layer: Layer) -> bool:
-    """Whether the step gives on what it gets, so that a port may have nothing in its place."""
+def passes(layer: Layer) -> bool:
+    """Whether a layer gives on what it gets, so that a port may have nothing in its place."""
     if layer.native is None:
         return True
     if layer.type == "dropout":

@@ -7,7 +7,7 @@ values of the other side again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ _ORDER = "by order and shape"
 _WINDOW = 24
 _OPTIONS = 6
 _RUNS = 24
+_SKIPPED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,7 @@ class _State:
         values, seen = {**self.values, step.number: found.candidate.read()}, self.seen | {step.number}
         entries, guessed = {**self.found, step.number: found}, found.how == _ORDER
         last = found.candidate.index
-        return replace(
-            self, values=values, seen=seen, found=entries, last=last, distance=distance, guesses=self.guesses + guessed
-        )
+        return replace(self, values=values, seen=seen, found=entries, last=last, distance=distance, guesses=self.guesses + guessed)
 
 
 class Pairing:
@@ -96,10 +95,11 @@ class Pairing:
         pool: the other side's values.
         x: our input.
         named: number of a step -> index of the tensor that it is by name.
+        outputs: names of the tensors that the other side calls its outputs.
     """
 
-    def __init__(self, runner: Runner, pool: Pool, x: Array, *, named: Mapping[int, int]) -> None:
-        self.runner, self.pool, self.named = runner, pool, named
+    def __init__(self, runner: Runner, pool: Pool, x: Array, *, named: Mapping[int, int], outputs: Collection[str] = ()) -> None:
+        self.runner, self.pool, self.named, self.outputs = runner, pool, named, outputs
         self._x = x
         self._reserved = {index: number for number, index in named.items()}
         self._alignment: Alignment | None = None
@@ -132,13 +132,13 @@ class Pairing:
         done = self._known(step, expected, state)
         if done is None and INPUT in step.inputs and state.last < 0:
             done = self._other_input(step, state)
-        if done is None and passes(step, self.runner.layer_of(step)):
+        if done is None and passes(self.runner.layer_of(step)):
             return state.skipping(step, expected)
         return done or self._revised(step, state) or self._tried(step, expected, state) or self._guessed(step, expected, state)
 
     def _revised(self, step: Step, state: _State) -> _State | None:
-        """The step before was found, but this one comes out of another value of the same kind: what it was found as was computed
-        further, as by a second batch normalization.
+        """The step before was found as what the other side computes further, as by a second batch normalization, if this step
+        comes out of another value of the same kind.
         """
         before = self.runner.steps[step.number - 1]
         if before.layer != step.layer or before.number not in state.found or before.number in self.named:
@@ -150,7 +150,7 @@ class Pairing:
             if candidate.index > state.found[before.number].candidate.index:
                 trial = older.finding(before, Found(candidate, _ORDER))
                 done = self._known(step, self._expected(step, trial), trial)
-                if done:
+                if done and done.found[step.number].certain:
                     return done
         return None
 
@@ -168,10 +168,11 @@ class Pairing:
             found = Found(candidates.all[place], "by name")
             return state.finding(step, found, float(apart[place]))
         free = self._free(step, state)
-        close = [place for place in free if apart[place] <= _CLOSE]
+        within = _EQUAL if passes(self.runner.layer_of(step)) else _CLOSE  # else what comes after it would do
+        close = [place for place in free if apart[place] <= within]
         if not close:
             return None
-        limit = max(2 * min(apart[place] for place in close), _EQUAL / 100)
+        limit = max(2 * min(apart[place] for place in close), _EQUAL / 10_000)
         near = [candidates.all[place] for place in close if apart[place] <= limit]
         best = min(near, key=lambda each: (each.index < state.last, each.layout.rank, each.index))
         sure = bool(np.isfinite(candidates.sample(expected)).any())
@@ -224,7 +225,8 @@ class Pairing:
         if known:
             yield known
             return
-        yield state.skipping(step, expected)
+        if state.skipped < _SKIPPED:
+            yield state.skipping(step, expected)
         if guesses:
             for candidate in self._options(step, expected, state):
                 yield state.finding(step, Found(candidate, _ORDER))
@@ -246,10 +248,10 @@ class Pairing:
             expected = self._expected(user, state)
             known = self._known(user, expected, state)
             if known:
-                return known
+                return known if known.found[user.number].certain else None
             layer = self.runner.layer_of(user)
             same = user.layer == step.layer
-            done = self._best(user, expected, state, guesses if same and not passes(user, layer) else 0)
+            done = self._best(user, expected, state, guesses if same and not passes(layer) else 0)
             if done:
                 return done
         return None
@@ -268,7 +270,7 @@ class Pairing:
             return state.skipping(step, expected)
         _, correlation = distances(candidates, expected)
         alike = abs(correlation[candidates.all.index(candidate)]) > _SURE
-        if step.kind == "boxes" and not alike:  # most programs show none
+        if step.kind == "boxes" and not alike and candidate.tensor.name not in self.outputs:  # most programs show none
             return state.skipping(step, expected)
         return state.finding(step, Found(candidate, _ORDER, bool(alike)))
 

@@ -59,11 +59,19 @@ def _shuffled(place: Place) -> Array | None:
     return None if made is None else _dealt(made, _count(place))
 
 
+def _dealt_filters(place: Place) -> Array | None:
+    n, groups = place.layer.out_shape.c, _count(place)
+    order = np.arange(n).reshape(-1, groups).T.ravel()  # filters 0, groups, 2 * groups, … read the first group
+    made = sums_of(place, place.layer.weights[order])
+    return None if made is None else np.ascontiguousarray(made[:, np.argsort(order)])
+
+
 _FAULTS: Mapping[str, Callable[[Place], Array | None]] = {
     "every filter reads the first group of channels, as with groups=1": _first,
     "every filter reads all groups of channels added up, its kernel repeated for each, as with groups=1": _summed,
     "each group takes every so many channels instead of neighbors": _interleaved,
     "the groups of channels are taken from the last to the first": _backwards,
+    "the filters are dealt out to the groups in turn": _dealt_filters,
     "the filters' outputs are shuffled between the groups": _shuffled,
 }
 

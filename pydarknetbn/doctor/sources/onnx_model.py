@@ -167,7 +167,7 @@ def _run(
     parts: list[list[Any]] = []
     for start in range(0, len(given), fixed):
         try:
-            parts.append(session.run_with_ort_values(*_request(session, entry, values, given[start : start + fixed])))
+            parts.append(session.run_with_ort_values(*_request(entry, values, given[start : start + fixed])))
         except Exception as reason:
             raise StateError(f"{name}: onnxruntime fails: {_line(reason)}") from reason
     for number, value in enumerate(values):
@@ -177,7 +177,7 @@ def _run(
             yield value, whole[0] if len(whole) == 1 else np.concatenate(whole)
 
 
-def _request(session: Any, entry: Any, values: Sequence[_Value], given: npt.NDArray[Any]) -> tuple[list[str], dict[str, Any]]:
+def _request(entry: Any, values: Sequence[_Value], given: npt.NDArray[Any]) -> tuple[list[str], dict[str, Any]]:
     runtime = import_extra("onnxruntime", "onnx")
     return [value.name for value in values], {entry.name: runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(given))}
 
