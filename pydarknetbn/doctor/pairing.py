@@ -71,8 +71,8 @@ class _State:
 
     @property
     def cost(self) -> tuple[bool, int, int, float]:
-        """What is to be small: of two explanations the one that needs less is the better one."""
-        return self.distance > _EQUAL, self.guesses, self.skipped, self.distance
+        """What is to be small: of two explanations the one that needs less is the better one, of equal ones the first in order."""
+        return self.distance > _EQUAL, self.guesses, self.skipped, max(self.distance, _EQUAL)
 
     def skipping(self, step: Step, value: Array) -> _State:
         """The other side shows no value of a step; it goes on with ours."""
@@ -137,9 +137,7 @@ class Pairing:
         return done or self._revised(step, state) or self._tried(step, expected, state) or self._guessed(step, expected, state)
 
     def _revised(self, step: Step, state: _State) -> _State | None:
-        """The step before was found as what the other side computes further, as by a second batch normalization, if this step
-        comes out of another value of the same kind.
-        """
+        """Takes another value for the step before, as the second of two batch normalizations, if this step comes out of that."""
         before = self.runner.steps[step.number - 1]
         if before.layer != step.layer or before.number not in state.found or before.number in self.named:
             return None

@@ -146,7 +146,7 @@ def _spreads(right: float, trial: Trial) -> Iterator[Hypothesis]:
 # --- boxes ---------------------------------------------------------------------------------------------------------------------
 
 
-def boxes(place: Place, _: Trial) -> Iterator[Hypothesis]:
+def boxes(place: Place, trial: Trial) -> Iterator[Hypothesis]:
     """Other anchors, in another order or unit, other formulas of width, height and center."""
     head = place.layer.head
     if head is None:
@@ -160,6 +160,7 @@ def boxes(place: Place, _: Trial) -> Iterator[Hypothesis]:
         found = ", ".join(str(number) for number in mask)
         words = f"the boxes are made with anchors {found}; Darknet's mask takes {right}"
         yield _hypothesis("yolo.anchors", "boxes", words, f"anchors {right}, as mask= says", run, mask=found)
+    yield from _factors(place, trial)
     for words, options in _FORMULAS.items():
 
         def changed(place: Place, options: Mapping[str, object] = options) -> Array:
@@ -167,6 +168,21 @@ def boxes(place: Place, _: Trial) -> Iterator[Hypothesis]:
 
         kind = "yolo.new_coords" if "squared" in options or "exponential" in options else "yolo.anchors"
         yield _hypothesis(kind, "boxes", f"{words}; Darknet does not", _BOX_FIX, changed, variant=words)
+
+
+def _factors(place: Place, trial: Trial) -> Iterator[Hypothesis]:
+    """Anchors in another unit, such as cells, or pixels of another size of the input."""
+
+    def make(factor: float) -> Hypothesis:
+        def run(place: Place) -> Array:
+            return _boxes(place, factor=factor)
+
+        words = f"the anchors are {factor:g} times the cfg's (as in cells, or for another size of the input); Darknet takes pixels"
+        return Hypothesis("yolo.anchors", words, {"boxes": run}, {"": _BOX_FIX}, {"factor": factor}, int(factor not in known))
+
+    known = {2.0**power for power in range(-6, 7) if power}
+    yield from map(make, sorted(known, reverse=True))
+    yield fit(make, trial, sorted({*known, 1.0}))
 
 
 _BOX_FIX = (
@@ -178,7 +194,6 @@ _FORMULAS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "width and height are (2w)² times the anchor, as with new_coords": {"squared": True},
         "width and height are exp(w) times the anchor": {"exponential": True},
         "width and height of the anchors are exchanged": {"exchanged": True},
-        "the anchors are taken in cells instead of pixels": {"in_cells": True},
         "the centers are counted without their cell": {"without_cell": True},
         "rows and columns of the cells are exchanged": {"turned": True},
     }
@@ -204,7 +219,7 @@ def _boxes(
     squared: bool | None = None,
     exponential: bool | None = None,
     exchanged: bool = False,
-    in_cells: bool = False,
+    factor: float = 1.0,
     without_cell: bool = False,
     turned: bool = False,
 ) -> Array:
@@ -223,7 +238,6 @@ def _boxes(
     sides = entries[:, :, 2:4]
     with np.errstate(over="ignore"):
         spread = sides * sides * 4 if square else np.exp(sides)
-    unit = (w, h) if in_cells else (net.w, net.h)
     parts = [(entries[:, :, 0] + columns) / w, (entries[:, :, 1] + rows) / h]
-    parts += [spread[:, :, axis] * anchors[:, axis, None, None] / unit[axis] for axis in (0, 1)]
+    parts += [spread[:, :, axis] * anchors[:, axis, None, None] * factor / (net.w, net.h)[axis] for axis in (0, 1)]
     return np.concatenate([np.stack(parts, 2), entries[:, :, 4:]], 2).reshape(output.shape).astype(np.float32)

@@ -156,7 +156,6 @@ def _weights(place: Place) -> Iterator[Hypothesis]:
         "adds without its weights": np.ones_like(weights),
         "takes the ReLU of its weights without a sum": np.maximum(weights, 0),
         "takes the mean": np.full_like(weights, 1 / count),
-        "takes its weights from the last layer to the first": weights[::-1],
     }
     for words, factors in told.items():
 
@@ -164,6 +163,7 @@ def _weights(place: Place) -> Iterator[Hypothesis]:
             return _weighted(place, factors)
 
         yield _weighting(words, run)
+    yield _weighting("takes its weights from the last layer to the first", _backwards)
     for name, words in _NORMALIZATIONS.items():
 
         def normalized(place: Place, name: str = name) -> Array:
@@ -185,6 +185,12 @@ _NORMALIZATIONS = {
     "softmax": "normalizes its weights by softmax",
     "relu": "normalizes its weights by ReLU",
 }
+
+
+def _backwards(place: Place) -> Array | None:
+    """Equal shapes alone: then the layers from the last to the first are the same."""
+    alike = len({each.shape for each in place.inputs}) == 1
+    return place.runner.run(place.step, place.inputs[::-1]) if alike else None
 
 
 def _weighting(words: str, run: Callable[[Place], Array | None]) -> Hypothesis:
