@@ -14,7 +14,7 @@ import numpy as np
 
 from .._native import Array
 from .alignment import Alignment
-from .operations import passes
+from .operations import families, passes
 from .pool import Candidate, Pool, distances
 from .running import Runner
 from .steps import INPUT, Step, input_step
@@ -103,6 +103,7 @@ class Pairing:
         self._x = x
         self._reserved = {index: number for number, index in named.items()}
         self._alignment: Alignment | None = None
+        self._families = families(pool.tensors)
         self._runs = 0
         self._users = {
             step.number: [each for each in runner.steps if step.number in each.inputs]
@@ -145,12 +146,17 @@ class Pairing:
         older = replace(state, found=left, last=state.last - 1)
         expected = state.values[before.number]
         for candidate in self._options(before, expected, older):
-            if candidate.index > state.found[before.number].candidate.index:
+            if self._computed_further(state.found[before.number].candidate.index, candidate.index):
                 trial = older.finding(before, Found(candidate, _ORDER))
                 done = self._known(step, self._expected(step, trial), trial)
                 if done and done.found[step.number].certain:
                     return done
         return None
+
+    def _computed_further(self, index: int, other: int) -> bool:
+        """Whether a value comes out of another without a convolution between them, as far as operations are known."""
+        between = self._families[index + 1 : other + 1]
+        return 0 < len(between) <= _WINDOW and not {"convolution", "folded", "matrix"} & set(between)
 
     def _expected(self, step: Step, state: _State) -> Array:
         self._runs += step.kind in ("convolution", "connected")

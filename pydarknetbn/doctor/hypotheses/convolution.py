@@ -27,6 +27,7 @@ def convolution(place: Place, _: Trial) -> Iterator[Hypothesis]:
         return
     if "rolling_mean" in place.layer.shapes:
         yield _biased()
+        yield _left_out()
     if native.size > 1:
         yield from _flips()
     yield from _orders(place)
@@ -56,6 +57,15 @@ def _biased() -> Hypothesis:
         "onnx": "Conv without a third input",
     }
     return _hypothesis("batchnorm.bias_kept", words, fix, run)
+
+
+def _left_out() -> Hypothesis:
+    def run(place: Place) -> Array:
+        return place.inputs[0]
+
+    words = "the batchnorm is fed with the convolution's input instead of its output"
+    fix = {"": "feed the batchnorm with the convolution's output"}
+    return _hypothesis("batchnorm.wrong_input", words, fix, run)
 
 
 # --- the kernel ----------------------------------------------------------------------------------------------------------------

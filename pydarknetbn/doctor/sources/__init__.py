@@ -26,8 +26,9 @@ def trace_of(other: Any, x: Array, *, other_input: Any = None) -> Trace:
 
     Args:
         other: path, bytes or `ModelProto` of an ONNX file; a `torch.nn.Module`; a dict of arrays by name, in the order of
-            computing, or path of an .npz of these, where "input" is what was computed from; a folder of .npy in the order of their names; a
-            `Network`; or what takes an input and gives an array, a list of arrays (outputs) or a dict of arrays (values by name).
+            computing, or path of an .npz of these, where "input" is what was computed from; a folder of .npy in the order of their
+            names; a `Network`; or what takes an input and gives an array, a list of arrays (outputs) or a dict of arrays (values
+            by name).
         x: (batch, c, h, w) float32, our network's input, which the other side is fed with as well.
         other_input: what it is fed with instead, in its own layout.
 
