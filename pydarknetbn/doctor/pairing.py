@@ -262,8 +262,24 @@ class Pairing:
 
     # --- guessing ---------------------------------------------------------------------------------------------------------------
 
+    def _head(self, step: Step, expected: Array, state: _State) -> Candidate | None:
+        """Of a [yolo], which no layer takes: what is most like ours before the next convolution, but not its input."""
+        candidates = self.pool.of(step)
+        same, _ = distances(candidates, state.values[step.inputs[0]])
+        _, correlation = distances(candidates, expected)
+        later = range(state.last + 1, len(self._families))
+        end = next((index for index in later if self._families[index] in ("convolution", "folded")), len(self._families))
+        places = [place for place in self._free(step, state) if same[place] > _EQUAL]
+        behind = [place for place in places if state.last < candidates.all[place].index < end]
+        best = max(behind, key=lambda place: (correlation[place], -candidates.all[place].layout.rank), default=None)
+        return None if best is None else candidates.all[best]
+
     def _guessed(self, step: Step, expected: Array, state: _State) -> _State:
         """By the order of all values, where nothing after the step tells."""
+        if step.kind == "yolo" and step.inputs[0] in state.values:
+            head = self._head(step, expected, state)
+            if head:
+                return state.finding(step, Found(head, _ORDER, False))
         if self._alignment is None:
             self._alignment = Alignment(self.runner, self.pool, self._x)
         known = {number: found.candidate.index for number, found in state.found.items()}

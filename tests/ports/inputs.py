@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 import pydarknetbn as dn
 
@@ -24,7 +25,7 @@ def linear(t: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def cubic(a: float) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Keys' kernel: a = -.5 in Pillow, -.75 in OpenCV and PyTorch."""
+    """Keys' kernel: a = -.75 in OpenCV and PyTorch."""
 
     def kernel(t: NDArray[np.float64]) -> NDArray[np.float64]:
         t = np.abs(t)
@@ -34,27 +35,20 @@ def cubic(a: float) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     return kernel
 
 
-def lanczos(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0)
-
-
-def matrix(source: int, target: int, kernel: Callable[..., NDArray[np.float64]], reach: int, *, wide: bool) -> NDArray[np.float64]:
-    """(target, source) of weights, centres of pixels on centres; wide: the kernel grows with the step, as Pillow's."""
+def matrix(source: int, target: int, kernel: Callable[..., NDArray[np.float64]], reach: int) -> NDArray[np.float64]:
+    """(target, source) of weights, centres of pixels on centres; beyond the edge its pixels are repeated."""
     step = source / target
-    size = max(step, 1.0) if wide else 1.0
     made = np.zeros((target, source))
     for place in range(target):
         centre = (place + 0.5) * step - 0.5
-        around = np.arange(int(np.floor(centre - reach * size)), int(np.ceil(centre + reach * size)) + 1)
-        weights = kernel((around - centre) / size)
-        if wide:  # what lies outside has no share; else the edge is repeated
-            weights = weights * ((around >= 0) & (around < source))
+        around = np.arange(int(np.floor(centre - reach)), int(np.ceil(centre + reach)) + 1)
+        weights = kernel(around - centre)
         np.add.at(made[place], np.clip(around, 0, source - 1), weights / weights.sum())
     return made
 
 
-def resized(image: Floats, w: int, h: int, kernel: Callable[..., NDArray[np.float64]], reach: int, *, wide: bool) -> Floats:
-    rows, columns = matrix(image.shape[1], h, kernel, reach, wide=wide), matrix(image.shape[2], w, kernel, reach, wide=wide)
+def resized(image: Floats, w: int, h: int, kernel: Callable[..., NDArray[np.float64]], reach: int) -> Floats:
+    rows, columns = matrix(image.shape[1], h, kernel, reach), matrix(image.shape[2], w, kernel, reach)
     return np.clip(rows @ image.astype(np.float64) @ columns.T, 0, 1).astype(np.float32)
 
 
@@ -66,8 +60,8 @@ def nearest(image: Floats, w: int, h: int) -> Floats:
 # --- feeds ----------------------------------------------------------------------------------------------------------------------
 
 
-def _stretched(kernel: Callable[..., NDArray[np.float64]], reach: int, *, wide: bool) -> Feed:
-    return lambda picture, x: resized(picture, x.shape[3], x.shape[2], kernel, reach, wide=wide)[None]
+def _stretched(kernel: Callable[..., NDArray[np.float64]], reach: int) -> Feed:
+    return lambda picture, x: resized(picture, x.shape[3], x.shape[2], kernel, reach)[None]
 
 
 def _letterboxed(gray: float) -> Feed:
@@ -94,9 +88,15 @@ def _decoded(picture: Floats, x: Floats) -> Floats:
     return dn.image.resize(other, x.shape[3], x.shape[2])[None]
 
 
+def _pillow(picture: Floats, x: Floats, kernel: Image.Resampling) -> Floats:
+    image = Image.fromarray(np.round(picture * 255).astype(np.uint8).transpose(1, 2, 0))
+    resized = np.asarray(image.resize((x.shape[3], x.shape[2]), kernel), np.float32) / 255
+    return resized.transpose(2, 0, 1)[None]
+
+
 def bicubic(picture: Floats, x: Floats) -> Floats:
-    """As Pillow's BICUBIC."""
-    return resized(picture, x.shape[3], x.shape[2], cubic(-0.5), 2, wide=True)[None]
+    """Pillow's BICUBIC."""
+    return _pillow(picture, x, Image.Resampling.BICUBIC)
 
 
 _BOTH = ("input.scale", "input.normalization")
@@ -111,11 +111,11 @@ FEEDS: Sequence[tuple[str, Sequence[str], Feed]] = (
     ("input: letterbox", ("input.fit",), _letterboxed(0.5)),
     ("input: letterbox on 114", ("input.fit",), _letterboxed(114 / 255)),
     ("input: centre crop", ("input.fit",), _cropped),
-    ("input: resized bilinear, half pixels", ("input.resize",), _stretched(linear, 1, wide=False)),
-    ("input: resized bilinear of Pillow", ("input.resize",), _stretched(linear, 1, wide=True)),
-    ("input: resized bicubic of OpenCV", ("input.resize",), _stretched(cubic(-0.75), 2, wide=False)),
+    ("input: resized bilinear, half pixels", ("input.resize",), _stretched(linear, 1)),
+    ("input: resized bilinear of Pillow", ("input.resize",), lambda picture, x: _pillow(picture, x, Image.Resampling.BILINEAR)),
+    ("input: resized bicubic of OpenCV", ("input.resize",), _stretched(cubic(-0.75), 2)),
     ("input: resized bicubic of Pillow", ("input.resize",), bicubic),
-    ("input: resized Lanczos of Pillow", ("input.resize",), _stretched(lanczos, 3, wide=True)),
+    ("input: resized Lanczos of Pillow", ("input.resize",), lambda picture, x: _pillow(picture, x, Image.Resampling.LANCZOS)),
     ("input: resized nearest", ("input.resize",), lambda picture, x: nearest(picture, x.shape[3], x.shape[2])[None]),
     ("input: another decoder", ("input.decoder",), _decoded),
 )
