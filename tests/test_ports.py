@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from ports import inputs, matrix, networks, real_faults
 from ports.as_onnx import values_of
@@ -206,22 +205,10 @@ def test_reorg_by_channels_is_pixel_unshuffle():
 
 # --- inputs ---------------------------------------------------------------------------------------------------------------------
 
-PILLOW = {"bilinear": (inputs.linear, 1), "bicubic": (inputs.cubic(-0.5), 2), "lanczos": (inputs.lanczos, 3)}
-
-
-@pytest.mark.parametrize("kernel", PILLOW)
-@pytest.mark.parametrize("size", [(64, 64), (200, 120)])
-def test_resizing_is_that_of_pillow(kernel, size):
-    picture = networks.picture(SEED) * np.float32(0.5) + np.float32(0.25)  # so that nothing is cut at 0 and 1
-    got = inputs.resized(picture, *size, *PILLOW[kernel], wide=True)
-    wanted = [np.asarray(Image.fromarray(plane).resize(size, Image.Resampling[kernel.upper()])) for plane in picture]
-    assert np.abs(got - np.stack(wanted)).max() < 1e-6  # floats of both
-
-
 @pytest.mark.parametrize(("mode", "kernel", "reach"), [("bilinear", inputs.linear, 1), ("bicubic", inputs.cubic(-0.75), 2)])
 def test_resizing_is_that_of_torch_and_opencv(mode, kernel, reach):
     picture = networks.picture(SEED) * np.float32(0.5) + np.float32(0.25)
-    got = inputs.resized(picture, 64, 64, kernel, reach, wide=False)
+    got = inputs.resized(picture, 64, 64, kernel, reach)
     wanted = torch.nn.functional.interpolate(torch.from_numpy(picture)[None], size=(64, 64), mode=mode, align_corners=False)
     assert np.abs(got - wanted.numpy()[0]).max() < 2e-6  # floats of both
 
