@@ -114,7 +114,7 @@ def network(contender: str) -> Cases:
         path = _cfg_named(name)
         if path is None:
             continue
-        net = _seeded(path, size)
+        net = seeded(path, size)
         image = np.random.default_rng(0).random((1, net.c, size, size), np.float32)
         work = sum(layer.operations for layer in net.layers)
         yield f"network {name}, {size}", work, _forward(contender, net, image)
@@ -139,11 +139,13 @@ def _cfg_named(name: str) -> Path | None:
     return None
 
 
-def _seeded(path: Path, size: int) -> Any:
+def seeded(path: Path, size: int | None = None) -> Any:
+    """The network of a cfg with random weights that keep the spread of values; size: width and height, where not the cfg's."""
     import pydarknetbn
 
     text = path.read_text(encoding="utf-8", errors="replace")
-    for key, value in (("width", size), ("height", size), ("batch", 1), ("subdivisions", 1)):
+    sides = (("width", size), ("height", size)) if size else ()
+    for key, value in (*sides, ("batch", 1), ("subdivisions", 1)):
         text = re.sub(rf"(?m)^\s*{key}\s*=.*", f"{key}={value}", text, count=1)
     with tempfile.TemporaryDirectory() as folder:
         cfg = Path(folder) / path.name

@@ -62,6 +62,7 @@ typedef struct {
 } shape;
 typedef struct layer layer;
 typedef struct tree tree;
+typedef struct workspace workspace;
 
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
@@ -71,6 +72,7 @@ typedef struct {
     int cache;            /* keep x (and in training x_norm) for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
+    workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
 } network_state;
 
 struct layer {
@@ -131,6 +133,20 @@ size_t array_size(const float *array); /* how many floats it holds */
 /* How many floats the calling thread's further arrays may hold together; SIZE_MAX: as many as memory gives. What is over it is
  * STATUS_OUT_OF_MEMORY before memory is taken. */
 void limit_arrays(size_t floats);
+/* Bytes of all arrays that there are in the process, and the most since reset_arrays_peak(). */
+size_t arrays_held(void);
+size_t arrays_peak(void);
+void reset_arrays_peak(void);
+
+/* Memory that the layers of one network share in a forward: scratch of the layer at work, and n arrays that hold the outputs of
+ * several layers one after another. */
+status make_workspace(workspace **w, size_t n);
+void free_workspace(workspace *w);
+/* The next output of l goes into array i of w, which is made to hold `floats` for each image of a batch. An array that has other
+ * users, such as a view, is left to them and made anew. */
+status lend_output(layer *l, workspace *w, size_t i, size_t floats, size_t batch);
+/* l lets go of its output, and the next forward makes one. */
+void drop_output(layer *l);
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);

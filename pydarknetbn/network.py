@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from . import _native
-from ._native import Array, CData, ffi, lib
+from ._native import Array
 from .boxes import Detections
 from .building import Built, Origin
 from .cfg import read_cfg
@@ -23,6 +23,7 @@ from .dialect import Dialect, Profile
 from .errors import CfgError, StateError, UnsupportedError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
+from .running import Runner
 from .weights import Header, counter_bytes, write_file, write_weights
 
 __all__ = ["Network"]
@@ -60,6 +61,7 @@ class Network:
         self._in_shape, self._dialect, self._profile = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
+        self._runner = Runner(self.layers, self._kept, origin.cfg.name)
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -127,7 +129,8 @@ class Network:
             x: (batch, c, h, w), float32, C order, values as the network was trained with (0 to 1 for pictures). A network
                 without height and width takes (batch, inputs) too.
             train: batchnorm takes the batch's statistics and moves its rolling arrays.
-            keep: "heads" allows to drop the outputs of other layers.
+            keep: "heads" drops each other layer's output as soon as no layer needs it any more, which takes a fraction of the
+                memory; `layer.output` is then a StateError. In training everything is kept.
 
         Returns:
             New arrays: the outputs of the heads, without any the last layer's.
@@ -141,15 +144,18 @@ class Network:
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self._open():
             x = self._checked(x)
-            self._run(x, train, self.time_steps)
-            wanted = self.heads or self.layers[-1:]
-            return [np.array(x if layer.passes_input else layer.output) for layer in wanted]
+            self._run(x, train, self.time_steps, keep == "all")
+            return [np.array(x if layer.passes_input else layer.output) for layer in self._kept]
+
+    @property
+    def _kept(self) -> tuple[Layer, ...]:
+        return self.heads or self.layers[-1:]
 
     def _checked(self, x: object) -> Array:
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
-    def _run(self, x: Array, train: bool, time_steps: int) -> None:
+    def _run(self, x: Array, train: bool, time_steps: int, keep_all: bool) -> None:
         if time_steps < 1:
             raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
         if train and self.folded:
@@ -159,18 +165,7 @@ class Network:
         untrained = [layer.type for layer in self.layers if layer.type in _RANDOM or layer.states]
         if train and untrained:
             raise UnsupportedError(f"{self.origin.cfg.name}: [{untrained[0]}] in training is not computed; use train=False")
-        state = ffi.new("network_state *")
-        state.batch, state.train, state.cache, state.steps = x.shape[0], train, train, time_steps
-        current = _native.floats(x)
-        outputs: list[CData] = []
-        for layer in self.layers:
-            if layer.native is not None:
-                sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
-                state.input, state.sources = current, sources
-                where = f"{self.origin.cfg.name}:{layer.line}: layer {layer.index} [{layer.type}]"
-                _native.check(lib.forward_layer(layer.native, state), where)
-                current = layer.native.output
-            outputs.append(current)
+        self._runner.run(x, train=train, time_steps=time_steps, keep_all=keep_all or train)
 
     @property
     def state(self) -> State:
@@ -220,7 +215,7 @@ class Network:
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self._open():
-            self._run(self._checked(x), False, 1)
+            self._run(self._checked(x), False, 1, keep_all=False)
             return decode()
 
     @property
@@ -286,6 +281,7 @@ class Network:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""
         with self._lock:
             self.layers = ()
+            self._runner = Runner((), (), self.origin.cfg.name)
 
     def __enter__(self) -> Network:
         return self
