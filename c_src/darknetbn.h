@@ -75,7 +75,7 @@ typedef struct {
     workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
 } network_state;
 
-struct layer {
+struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t c, h, w, out_c, out_h, out_w;
     size_t inputs, outputs; /* floats of one image */
     size_t batch;           /* of the working arrays' last forward, 0 before it */
@@ -152,6 +152,8 @@ void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);
 /* l reads and changes the parameters of another layer of the same sizes instead of its own. */
 void share_parameters(layer *l, const layer *other);
+/* A layer of the same kind, rules and parameters without working arrays and state; share: its parameters are the other's arrays. */
+status clone_layer(layer **l, const layer *other, int share);
 
 /* A batchnorm over (c, h, w). Parameters start as in every fork: scales 1, all else 0. */
 status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batchnorm_rule *rule);

@@ -32,6 +32,7 @@ __all__ = [
     "borrowed",
     "check",
     "choices",
+    "clone",
     "enum",
     "ffi",
     "floats",
@@ -74,6 +75,13 @@ def make(name: str, *arguments: Any, where: str = "") -> CData:
     """A layer from the core's `make_<name>_layer`, freed with its last reference."""
     made = ffi.new("layer **")
     check(getattr(lib, f"make_{name}_layer")(made, *arguments), where)
+    return ffi.gc(made[0], lib.free_layer)
+
+
+def clone(layer: CData, *, share: bool) -> CData:
+    """A layer of the same kind and parameters, or with the same arrays of parameters, that nothing has run through yet."""
+    made = ffi.new("layer **")
+    check(lib.clone_layer(made, layer, share))
     return ffi.gc(made[0], lib.free_layer)
 
 

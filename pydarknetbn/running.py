@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from . import _native
 from ._native import Array, CData, ffi, lib
-from .errors import StateError
+from .errors import StateError, UnsupportedError
 from .layers import Layer
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
+
+_RANDOM = ("crop", "dropout")  # in training they draw random numbers
 
 
 class Plan(NamedTuple):
@@ -79,10 +81,11 @@ class Runner:
         layers: in order.
         kept: the layers whose outputs outlive every forward.
         name: how messages call the network.
+        folded: it has no batchnorm to train.
     """
 
-    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str) -> None:
-        self._layers, self._kept, self._name = layers, kept, name
+    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
+        self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
         self._plan: Plan | None = None  # made by the first forward that needs it
         self._workspace = _workspace(0)
 
@@ -93,9 +96,13 @@ class Runner:
             x: the batch.
             train: see `Network.forward`.
             time_steps: of the batch.
-            keep_all: or else outputs go as soon as no later layer needs them.
+            keep_all: or else outputs go as soon as no later layer needs them; not in training.
         """
-        if keep_all:
+        if time_steps < 1:
+            raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
+        if train:
+            self._check_training()
+        if keep_all or train:
             if self._plan:
                 self._plan, self._workspace = None, _workspace(0)
             self._run(x, train, time_steps, None)
@@ -108,6 +115,13 @@ class Runner:
             self._run(x, train, time_steps, self._plan)
         finally:
             self._drop(self._plan.place)
+
+    def _check_training(self) -> None:
+        if self._folded:
+            raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
+        untrained = [layer.type for layer in self._layers if layer.type in _RANDOM or layer.states]
+        if untrained:
+            raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
 
     def _drop(self, numbers: Iterable[int]) -> None:
         for number in numbers:
