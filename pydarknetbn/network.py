@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
 from . import _native
 from ._native import Array
-from .boxes import Detections
 from .building import Built, Origin, clone_layers
-from .detecting import DetectOptions, Detector
 from .dialect import Dialect, Profile
 from .errors import StateError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .running import Runner
 from .weights import Header, counter_bytes, write_file, write_weights
+
+if TYPE_CHECKING:
+    from .boxes import Detections
 
 __all__ = ["Network"]
 
@@ -198,6 +199,8 @@ class Network:
         Raises:
             UnsupportedError: the network has no head, or no map for `mapped`.
         """
+        from .detecting import DetectOptions, Detector  # noqa: PLC0415 a network is often asked for other things
+
         options = DetectOptions(thresh, hier, nms, nms_kind, resize or self.default_resize, names, mapped)
         with self._open():
             detector = Detector(self.origin.cfg.name, self._in_shape, self.heads, self.names, self._profile.layers)
