@@ -300,6 +300,11 @@ int cpu_has(const char *feature);         /* "sse2", "avx2", "fma", "avx512f", "
 
 enum { MAX_THREADS = 256 };
 
+/* Whether forward, backward and update on this thread take denormal floats for 0 and give 0 for them; at first not. Between calls the
+ * thread's own mode is as it was. STATUS_UNSUPPORTED where the processor has no such switch. */
+status set_flush_denormals(int on);
+int get_flush_denormals(void);
+
 size_t get_num_threads(void);
 void set_num_threads(size_t n);
 

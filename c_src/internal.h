@@ -33,6 +33,13 @@ void parallel_for_on(size_t threads, size_t count, size_t work, parallel_body bo
 /* The same on as many threads as set_num_threads() says. */
 void parallel_for(size_t count, size_t work, parallel_body body, void *context);
 
+/* ---- denormals.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Makes this thread's processor flush denormal floats or not, as get_flush_denormals() of the calling thread says; what it was
+ * before goes back with leave_float_mode(). */
+size_t enter_float_mode(int flushing);
+void leave_float_mode(size_t before);
+
 /* ---- workspace.c ------------------------------------------------------------------------------------------------------------ */
 
 /* Room for `floats` of each of `threads`, its values left over from others: the workspace's, or *own, which the caller releases in

@@ -19,6 +19,7 @@ typedef struct {
     parallel_body body;
     void *context;
     size_t count, pieces;
+    int flush; /* denormals, as the calling thread has it */
 } job;
 
 static struct {
@@ -62,6 +63,7 @@ static void *work(void *argument) {
         if (piece >= pool.job.pieces) continue;
         job j = pool.job;
         pthread_mutex_unlock(&pool.mutex);
+        enter_float_mode(j.flush);
         run_piece(&j, piece);
         pthread_mutex_lock(&pool.mutex);
         if (--pool.running == 0) pthread_cond_signal(&pool.done);
@@ -117,8 +119,8 @@ void parallel_for(size_t count, size_t work_of_item, parallel_body body, void *c
     parallel_for_on(get_num_threads(), count, work_of_item, body, context);
 }
 
-void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
-    job j = {body, context, count, threads};
+static void parallel_for_in_mode(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
+    job j = {body, context, count, threads, get_flush_denormals()};
     int small = work_of_item < SMALL_JOB && count * work_of_item < SMALL_JOB;
     if (j.pieces > count) j.pieces = count;
     if (j.pieces < 2 || small) {
@@ -146,4 +148,10 @@ void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel
     while (pool.running) pthread_cond_wait(&pool.done, &pool.mutex);
     pool.busy = 0;
     pthread_mutex_unlock(&pool.mutex);
+}
+
+void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
+    size_t before = enter_float_mode(get_flush_denormals());
+    parallel_for_in_mode(threads, count, work_of_item, body, context);
+    leave_float_mode(before);
 }

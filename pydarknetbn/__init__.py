@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ._native import num_threads, set_num_threads
+from ._native import flush_denormals, num_threads, set_num_threads
 from .cpu import CpuInfo, cpu_info
 from .errors import (
     CfgError,
@@ -75,6 +75,7 @@ __all__ = [
     "cpu_info",
     "diff",
     "dump",
+    "flush_denormals",
     "fold",
     "forks",
     "golden",
