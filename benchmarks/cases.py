@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -161,8 +163,35 @@ def seeded(path: Path, size: int | None = None) -> Any:
     return net
 
 
+def alternate(contender: str) -> Cases:
+    """Calls of ours, of torch's, and of both in turn: neither may keep the processors from the other."""
+    x = np.random.default_rng(0).standard_normal((8, 64, 104, 104), np.float32)
+    makers: dict[str, tuple[Callable[[], Call], Callable[[], Call]]] = {
+        "convolution": (lambda: _our_convolution(128, 256, 3, 52), lambda: _torch_convolution(128, 256, 3, 52)),
+        "batchnorm": (lambda: _our_batchnorm(x, x)["forward"], lambda: _torch_batchnorm(x, x)["forward"]),
+    }
+    for name, (ours, theirs) in makers.items():
+        made = [make() for make, of in ((ours, "ours"), (theirs, "torch")) if contender in (of, "both")]
+        yield f"alternate {name}", 0.0, lambda calls=made: [call() for call in calls]  # type: ignore[misc]
+
+
+def startup(contender: str) -> Cases:
+    """A process of its own that imports NumPy, or this package, or shows a network."""
+    cfg = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
+    command = {
+        "numpy": ["-c", "import numpy"],
+        "import": ["-c", "import numpy, pydarknetbn"],
+        "info": ["-m", "pydarknetbn", "info", str(cfg)],
+    }[contender]
+    with tempfile.TemporaryDirectory() as folder:  # here the source tree would be imported
+        line = [sys.executable, *command]
+        yield "start-up", 0.0, lambda: subprocess.run(line, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
 SUITES: dict[str, tuple[Callable[[str], Cases], tuple[str, ...]]] = {
     "batchnorm": (batchnorm, ("ours", "torch", "copy")),
     "convolution": (convolution, ("ours", "torch", "numpy")),
     "network": (network, ("ours", "torch")),
+    "alternate": (alternate, ("ours", "torch", "both")),
+    "startup": (startup, ("numpy", "import", "info")),
 }

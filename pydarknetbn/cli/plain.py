@@ -33,10 +33,7 @@ def plain_call(verb: Callable[..., None], arguments: Sequence[str]) -> Callable[
     parameters = {name: get_args(hints[name]) for name in inspect.signature(verb).parameters}
     places = [name for name, (_, told) in parameters.items() if isinstance(told, ArgumentInfo)]
     options = {
-        written: name
-        for name, (_, told) in parameters.items()
-        if isinstance(told, OptionInfo)
-        for written in told.param_decls or (f"--{name.replace('_', '-')}",)
+        written: name for name, (_, told) in parameters.items() if isinstance(told, OptionInfo) for written in _written(told, name)
     }
     given: dict[str, Any] = {}
     left = list(arguments)
@@ -58,3 +55,9 @@ def plain_call(verb: Callable[..., None], arguments: Sequence[str]) -> Callable[
         name for name, each in inspect.signature(verb).parameters.items() if each.default is each.empty and name not in given
     ]
     return None if missing else partial(verb, **given)
+
+
+def _written(told: OptionInfo, name: str) -> list[str]:
+    """How an option is written; within Annotated the first of typer's names stands where a default would."""
+    names = [each for each in (told.default, *(told.param_decls or ())) if isinstance(each, str)]
+    return names or [f"--{name.replace('_', '-')}"]
