@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -93,6 +93,7 @@ WORDS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(WORDS, max_size=6))
 def test_no_line_is_read_otherwise_than_typer_reads_it(words):
     call = plain_call(verb, words)
