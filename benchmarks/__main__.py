@@ -86,7 +86,11 @@ def _cell(name: str, contenders: dict[str, dict[str, float]]) -> str:
     text = f"{name} {result['ms']:8.2f} ms"
     if result["work"]:
         text += f" {result['work'] / result['ms'] / 1e6:6.1f} GFLOP/s"
-    if name != "ours" and "ours" in contenders:
+    if name == "both" and {"ours", "torch"} <= contenders.keys():
+        text += f" ({result['ms'] / (contenders['ours']['ms'] + contenders['torch']['ms']):.3f} of the two apart)"
+    elif "import" in contenders and name != "numpy":
+        text += f" ({result['ms'] - contenders['numpy']['ms']:+.0f} ms)"
+    elif name != "ours" and "ours" in contenders:
         text += f" ({result['ms'] / contenders['ours']['ms']:.2f}x)"
     return text
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,7 +116,7 @@ def network(contender: str) -> Cases:
         path = _cfg_named(name)
         if path is None:
             continue
-        net = _seeded(path, size)
+        net = seeded(path, size)
         image = np.random.default_rng(0).random((1, net.c, size, size), np.float32)
         work = sum(layer.operations for layer in net.layers)
         yield f"network {name}, {size}", work, _forward(contender, net, image)
@@ -139,11 +141,13 @@ def _cfg_named(name: str) -> Path | None:
     return None
 
 
-def _seeded(path: Path, size: int) -> Any:
+def seeded(path: Path, size: int | None = None) -> Any:
+    """The network of a cfg with random weights that keep the spread of values; size: width and height, where not the cfg's."""
     import pydarknetbn
 
     text = path.read_text(encoding="utf-8", errors="replace")
-    for key, value in (("width", size), ("height", size), ("batch", 1), ("subdivisions", 1)):
+    sides = (("width", size), ("height", size)) if size else ()
+    for key, value in (*sides, ("batch", 1), ("subdivisions", 1)):
         text = re.sub(rf"(?m)^\s*{key}\s*=.*", f"{key}={value}", text, count=1)
     with tempfile.TemporaryDirectory() as folder:
         cfg = Path(folder) / path.name
@@ -159,8 +163,35 @@ def _seeded(path: Path, size: int) -> Any:
     return net
 
 
+def alternate(contender: str) -> Cases:
+    """Calls of ours, of torch's, and of both in turn: neither may keep the processors from the other."""
+    x = np.random.default_rng(0).standard_normal((8, 64, 104, 104), np.float32)
+    makers: dict[str, tuple[Callable[[], Call], Callable[[], Call]]] = {
+        "convolution": (lambda: _our_convolution(128, 256, 3, 52), lambda: _torch_convolution(128, 256, 3, 52)),
+        "batchnorm": (lambda: _our_batchnorm(x, x)["forward"], lambda: _torch_batchnorm(x, x)["forward"]),
+    }
+    for name, (ours, theirs) in makers.items():
+        made = [make() for make, of in ((ours, "ours"), (theirs, "torch")) if contender in (of, "both")]
+        yield f"alternate {name}", 0.0, lambda calls=made: [call() for call in calls]  # type: ignore[misc]
+
+
+def startup(contender: str) -> Cases:
+    """A process of its own that imports NumPy, or this package, or shows a network."""
+    cfg = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
+    command = {
+        "numpy": ["-c", "import numpy"],
+        "import": ["-c", "import numpy, pydarknetbn"],
+        "info": ["-m", "pydarknetbn", "info", str(cfg)],
+    }[contender]
+    with tempfile.TemporaryDirectory() as folder:  # here the source tree would be imported
+        line = [sys.executable, *command]
+        yield "start-up", 0.0, lambda: subprocess.run(line, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
 SUITES: dict[str, tuple[Callable[[str], Cases], tuple[str, ...]]] = {
     "batchnorm": (batchnorm, ("ours", "torch", "copy")),
     "convolution": (convolution, ("ours", "torch", "numpy")),
     "network": (network, ("ours", "torch")),
+    "alternate": (alternate, ("ours", "torch", "both")),
+    "startup": (startup, ("numpy", "import", "info")),
 }

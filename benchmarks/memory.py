@@ -1,10 +1,12 @@
-"""Memory of one forward: `python -m benchmarks.memory CFG` prints parameters, activations and workspace.
+"""Memory of one forward: `python -m benchmarks.memory CFG [--size N] [--keep all]`.
 
-Parameters and activations are counted; the workspace is what the process's peak grew beyond them in the forward.
+Prints parameters, input and output of the largest layer, and the peaks beside their sum. Arrays are the core's own count, workspace
+included; resident is what the process's peak grew beyond Python, NumPy and the image.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import sys
 from pathlib import Path
@@ -12,6 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import pydarknetbn as dn
+from pydarknetbn._native import lib
+
+from .cases import seeded
 
 MB = 1e6
 
@@ -26,30 +31,46 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def main(path: str) -> None:
+def largest(net: dn.Network) -> int:
+    """Bytes of input, sources and output of the layer where they are most."""
+    of_layers = []
+    for layer in net.layers:
+        read = [net.layers[index].out_shape for index in layer.sources]
+        shapes = [*([] if layer.type == "route" else [layer.in_shape]), *read, layer.out_shape]
+        of_layers.append(4 * sum(shape.floats for shape in shapes))
+    return max(of_layers)
+
+
+def main(path: Path, size: int | None, keep: str) -> None:
     """Loads a cfg with seeded weights and forwards one image of noise."""
     empty = resident()
-    net = dn.load(path, seed=0)
-    parameters = sum(array.nbytes for layer in net.layers for array in layer.params.values())
+    net = seeded(path, size)
     x = np.random.default_rng(0).random((1, net.c, net.h, net.w), np.float32)
-    net.forward(x)
-    activations = sum(layer.output.nbytes for layer in net.layers)
-    workspace = peak() - empty - parameters - activations - x.nbytes
-    print(f"{Path(path).name} at {net.w} x {net.h}")
+    parameters = sum(array.nbytes for layer in net.layers if layer.stored for array in layer.params.values())
+    lib.reset_arrays_peak()
+    net.forward(x, keep=keep)
+    resident_peak, arrays_peak = peak() - empty - x.nbytes, lib.arrays_peak()
+    measure = parameters + largest(net)
+    print(f"{path.name} at {net.w} x {net.h}, keep={keep!r}")
     for name, nbytes in {
         "Python and NumPy": empty,
         "parameters": parameters,
-        "activations": activations,
-        "workspace": workspace,
-        "peak": peak(),
+        "all outputs": 4 * sum(layer.out_shape.floats for layer in net.layers),
+        "largest layer": largest(net),
+        "peak of the arrays": arrays_peak,
+        "resident peak": resident_peak,
     }.items():
-        print(f"{name:18}{nbytes / MB:8.1f} MB")
+        print(f"{name:20}{nbytes / MB:8.1f} MB")
+    print(f"peak of the arrays {arrays_peak / measure:.2f}, resident {resident_peak / measure:.2f} x (parameters + largest layer)")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m benchmarks.memory CFG")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("cfg", type=Path)
+    parser.add_argument("--size", type=int, help="width and height of the input; those of the cfg where it is not given")
+    parser.add_argument("--keep", choices=("heads", "all"), default="heads")
+    options = parser.parse_args()
     try:
-        main(sys.argv[1])
+        main(options.cfg, options.size, options.keep)
     except dn.DarknetError as error:
         sys.exit(str(error))

@@ -21,12 +21,30 @@ static header *header_of(const float *array) {
 }
 
 static _Thread_local size_t floats_left = SIZE_MAX;
+static atomic_size_t held, peak; /* bytes of all arrays */
+
+size_t arrays_held(void) {
+    return atomic_load(&held);
+}
+
+size_t arrays_peak(void) {
+    return atomic_load(&peak);
+}
+
+void reset_arrays_peak(void) {
+    atomic_store(&peak, atomic_load(&held));
+}
+
+static void count_made(size_t bytes) {
+    size_t now = atomic_fetch_add(&held, bytes) + bytes, most = atomic_load(&peak);
+    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
+}
 
 void limit_arrays(size_t floats) {
     floats_left = floats;
 }
 
-float *make_array(size_t n) {
+static float *make(size_t n, int zeros) {
     if (n > (SIZE_MAX / 2 - 2 * ALIGNMENT) / sizeof(float)) {
         fail(STATUS_OUT_OF_MEMORY, "an array of %zu floats is larger than the address space", n);
         return NULL;
@@ -36,8 +54,8 @@ float *make_array(size_t n) {
              floats_left * sizeof(float));
         return NULL;
     }
-    /* calloc, since untouched zero pages cost nothing */
-    char *block = calloc(n * sizeof(float) + 2 * ALIGNMENT, 1);
+    size_t bytes = n * sizeof(float) + 2 * ALIGNMENT;
+    char *block = zeros ? calloc(bytes, 1) : malloc(bytes); /* calloc: untouched zero pages cost nothing */
     if (!block) {
         fail(STATUS_OUT_OF_MEMORY, "no memory for an array of %zu floats", n);
         return NULL;
@@ -49,7 +67,16 @@ float *make_array(size_t n) {
     atomic_init(&head->users, 1);
     head->size = n;
     head->block = block;
+    count_made(n * sizeof(float));
     return array;
+}
+
+float *make_array(size_t n) {
+    return make(n, 1);
+}
+
+float *make_dirty_array(size_t n) {
+    return make(n, 0);
 }
 
 float *array_retain(float *array) {
@@ -60,7 +87,13 @@ float *array_retain(float *array) {
 void array_release(float *array) {
     if (!array) return;
     header *head = header_of(array);
-    if (atomic_fetch_sub(&head->users, 1) == 1) free(head->block);
+    if (atomic_fetch_sub(&head->users, 1) > 1) return;
+    atomic_fetch_sub(&held, head->size * sizeof(float));
+    free(head->block);
+}
+
+size_t array_users(const float *array) {
+    return array ? atomic_load(&header_of(array)->users) : 0;
 }
 
 size_t array_size(const float *array) {

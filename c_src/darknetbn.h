@@ -62,6 +62,7 @@ typedef struct {
 } shape;
 typedef struct layer layer;
 typedef struct tree tree;
+typedef struct workspace workspace;
 
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
@@ -71,9 +72,10 @@ typedef struct {
     int cache;            /* keep x (and in training x_norm) for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
+    workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
 } network_state;
 
-struct layer {
+struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t c, h, w, out_c, out_h, out_w;
     size_t inputs, outputs; /* floats of one image */
     size_t batch;           /* of the working arrays' last forward, 0 before it */
@@ -131,11 +133,27 @@ size_t array_size(const float *array); /* how many floats it holds */
 /* How many floats the calling thread's further arrays may hold together; SIZE_MAX: as many as memory gives. What is over it is
  * STATUS_OUT_OF_MEMORY before memory is taken. */
 void limit_arrays(size_t floats);
+/* Bytes of all arrays that there are in the process, and the most since reset_arrays_peak(). */
+size_t arrays_held(void);
+size_t arrays_peak(void);
+void reset_arrays_peak(void);
+
+/* Memory that the layers of one network share in a forward: scratch of the layer at work, and n arrays that hold the outputs of
+ * several layers one after another. */
+status make_workspace(workspace **w, size_t n);
+void free_workspace(workspace *w);
+/* The next output of l goes into array i of w, which is made to hold `floats` for each image of a batch. An array that has other
+ * users, such as a view, is left to them and made anew. */
+status lend_output(layer *l, workspace *w, size_t i, size_t floats, size_t batch);
+/* l lets go of its output, and the next forward makes one. */
+void drop_output(layer *l);
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);
 /* l reads and changes the parameters of another layer of the same sizes instead of its own. */
 void share_parameters(layer *l, const layer *other);
+/* A layer of the same kind, rules and parameters without working arrays and state; share: its parameters are the other's arrays. */
+status clone_layer(layer **l, const layer *other, int share);
 
 /* A batchnorm over (c, h, w). Parameters start as in every fork: scales 1, all else 0. */
 status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batchnorm_rule *rule);
@@ -281,6 +299,11 @@ status set_cpu_variant(const char *name); /* not while a forward runs */
 int cpu_has(const char *feature);         /* "sse2", "avx2", "fma", "avx512f", "neon"; 0 for any other */
 
 enum { MAX_THREADS = 256 };
+
+/* Whether forward, backward and update on this thread take denormal floats for 0 and give 0 for them; at first not. Between calls the
+ * thread's own mode is as it was. STATUS_UNSUPPORTED where the processor has no such switch. */
+status set_flush_denormals(int on);
+int get_flush_denormals(void);
 
 size_t get_num_threads(void);
 void set_num_threads(size_t n);

@@ -16,8 +16,10 @@ status fail(status code, const char *format, ...);
 
 /* n floats of value 0, aligned to a cache line, with one reference; NULL with a message where n is too large or memory is out. */
 float *make_array(size_t n);
+float *make_dirty_array(size_t n); /* of any values */
 /* *array becomes an array of n zeros, unless it holds n floats already. */
 status ensure_array(float **array, size_t n);
+size_t array_users(const float *array); /* references to it */
 /* false where the product of the factors does not fit into a size_t. */
 int product(size_t *result, const size_t *factors, size_t n_factors);
 
@@ -31,6 +33,19 @@ void parallel_for_on(size_t threads, size_t count, size_t work, parallel_body bo
 /* The same on as many threads as set_num_threads() says. */
 void parallel_for(size_t count, size_t work, parallel_body body, void *context);
 
+/* ---- denormals.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Makes this thread's processor flush denormal floats or not, as get_flush_denormals() of the calling thread says; what it was
+ * before goes back with leave_float_mode(). */
+size_t enter_float_mode(int flushing);
+void leave_float_mode(size_t before);
+
+/* ---- workspace.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Room for `floats` of each of `threads`, its values left over from others: the workspace's, or *own, which the caller releases in
+ * the end. NULL with a message where memory is out. */
+float *take_scratch(const network_state *state, size_t floats, size_t threads, float **own);
+
 /* ---- layers ----------------------------------------------------------------------------------------------------------------- */
 
 /* A layer with its sizes set and nothing allocated; NULL with a message where a size is 0 or the counts overflow. */
@@ -41,7 +56,7 @@ status ensure_output(layer *l, size_t batch);
 /* The blur of an antialiased layer whose output without it is (c, h, w), room for that, and what the blur makes of it. */
 status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y);
 float *make_sharp(const layer *blur, size_t batch);
-status blur_output(layer *blur, const float *sharp, size_t batch, float *output);
+status blur_output(layer *blur, const float *sharp, const network_state *state, float *output);
 /* What a convolution of signs makes before its batchnorm or bias; s is of the whole image, scratch and threads of convolve. */
 status convolve_signs(const layer *l, const network_state *state, convolution_shape s, float *output, float *scratch,
                       size_t threads);

@@ -19,6 +19,7 @@ typedef struct {
     parallel_body body;
     void *context;
     size_t count, pieces;
+    int flush; /* denormals, as the calling thread has it */
 } job;
 
 static struct {
@@ -30,7 +31,6 @@ static struct {
     size_t workers;    /* started ones */
     size_t wanted;     /* threads, the caller included; 0: not set yet */
     int busy;
-    int fork_handler;
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static size_t available_processors(void) {
@@ -63,6 +63,7 @@ static void *work(void *argument) {
         if (piece >= pool.job.pieces) continue;
         job j = pool.job;
         pthread_mutex_unlock(&pool.mutex);
+        enter_float_mode(j.flush);
         run_piece(&j, piece);
         pthread_mutex_lock(&pool.mutex);
         if (--pool.running == 0) pthread_cond_signal(&pool.done);
@@ -79,9 +80,19 @@ static void reset_in_child(void) {
     pool.busy = 0;
 }
 
+static void watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, reset_in_child);
+}
+
+/* A fork that meets the first lock is watched too. */
+static void lock_pool(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&pool.mutex);
+}
+
 /* Called with the mutex held. */
 static void start_workers(size_t n) {
-    if (!pool.fork_handler) pool.fork_handler = pthread_atfork(NULL, NULL, reset_in_child) == 0;
     while (pool.workers < n) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, work, (void *)(pool.workers + 1)) != 0) return;
@@ -91,7 +102,7 @@ static void start_workers(size_t n) {
 }
 
 size_t get_num_threads(void) {
-    pthread_mutex_lock(&pool.mutex);
+    lock_pool();
     if (!pool.wanted) pool.wanted = clamp_threads(available_processors());
     size_t n = pool.wanted;
     pthread_mutex_unlock(&pool.mutex);
@@ -99,7 +110,7 @@ size_t get_num_threads(void) {
 }
 
 void set_num_threads(size_t n) {
-    pthread_mutex_lock(&pool.mutex);
+    lock_pool();
     pool.wanted = clamp_threads(n);
     pthread_mutex_unlock(&pool.mutex);
 }
@@ -108,15 +119,15 @@ void parallel_for(size_t count, size_t work_of_item, parallel_body body, void *c
     parallel_for_on(get_num_threads(), count, work_of_item, body, context);
 }
 
-void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
-    job j = {body, context, count, threads};
+static void parallel_for_in_mode(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
+    job j = {body, context, count, threads, get_flush_denormals()};
     int small = work_of_item < SMALL_JOB && count * work_of_item < SMALL_JOB;
     if (j.pieces > count) j.pieces = count;
     if (j.pieces < 2 || small) {
         if (count) body(context, 0, count, 0);
         return;
     }
-    pthread_mutex_lock(&pool.mutex);
+    lock_pool();
     int mine = !pool.busy;
     if (mine) {
         start_workers(j.pieces - 1);
@@ -137,4 +148,10 @@ void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel
     while (pool.running) pthread_cond_wait(&pool.done, &pool.mutex);
     pool.busy = 0;
     pthread_mutex_unlock(&pool.mutex);
+}
+
+void parallel_for_on(size_t threads, size_t count, size_t work_of_item, parallel_body body, void *context) {
+    size_t before = enter_float_mode(get_flush_denormals());
+    parallel_for_in_mode(threads, count, work_of_item, body, context);
+    leave_float_mode(before);
 }

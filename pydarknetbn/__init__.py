@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from . import convert, golden, testing
-from ._native import num_threads, set_num_threads
-from .bn import BatchNorm
-from .boxes import Detections, nms
-from .cfg import Cfg, read_cfg
-from .checking import Report, check
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ._native import flush_denormals, num_threads, set_num_threads
 from .cpu import CpuInfo, cpu_info
-from .dialect import Profile, profiles
-from .differing import Diff, diff
-from .dumping import dump
 from .errors import (
     CfgError,
     DarknetError,
@@ -28,13 +24,23 @@ from .errors import (
     UnsupportedError,
     WeightsError,
 )
-from .folding import FoldReport, fold
-from .golden import Golden
-from .image import letterbox, resize
-from .layers import Layer
-from .linting import Finding, Fork, forks, lint
-from .loading import load, load_names
-from .network import Network
+
+if TYPE_CHECKING:
+    from . import convert, golden, testing
+    from .bn import BatchNorm
+    from .boxes import Detections, nms
+    from .cfg import Cfg, read_cfg
+    from .checking import Report, check
+    from .dialect import Profile, profiles
+    from .differing import Diff, diff
+    from .dumping import dump
+    from .folding import FoldReport, fold
+    from .golden import Golden
+    from .image import letterbox, resize
+    from .layers import Layer
+    from .linting import Finding, Fork, forks, lint
+    from .loading import load, load_names
+    from .network import Network
 
 __all__ = [
     "BatchNorm",
@@ -69,6 +75,7 @@ __all__ = [
     "cpu_info",
     "diff",
     "dump",
+    "flush_denormals",
     "fold",
     "forks",
     "golden",
@@ -86,3 +93,48 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# What is imported when it is first asked for, and where it stands.
+_MODULES = {
+    "BatchNorm": "bn",
+    "Cfg": "cfg",
+    "Detections": "boxes",
+    "Diff": "differing",
+    "Finding": "linting",
+    "FoldReport": "folding",
+    "Fork": "linting",
+    "Golden": "golden",
+    "Layer": "layers",
+    "Network": "network",
+    "Profile": "dialect",
+    "Report": "checking",
+    "check": "checking",
+    "diff": "differing",
+    "dump": "dumping",
+    "fold": "folding",
+    "forks": "linting",
+    "letterbox": "image",
+    "lint": "linting",
+    "load": "loading",
+    "load_names": "loading",
+    "nms": "boxes",
+    "profiles": "dialect",
+    "read_cfg": "cfg",
+    "resize": "image",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, or a module of the package."""
+    if name in _MODULES:
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+        found = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__} has no {name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

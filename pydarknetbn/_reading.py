@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
 
 from .errors import DarknetError, DtypeError, ImageError, ShapeError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 __all__ = ["Floats", "Source", "describe", "from_array", "load_image"]
 
@@ -72,6 +74,8 @@ def load_image(source: Source) -> Floats:
 
     Source: pjreddie/darknet src/image.c load_image_stb (stbi_load with 3 channels).
     """
+    from PIL import Image  # noqa: PLC0415 Pillow takes as long to import as this package
+
     if isinstance(source, Image.Image):
         return _decode(source, "PIL image")
     if isinstance(source, (str, os.PathLike)):
@@ -89,6 +93,8 @@ def load_image(source: Source) -> Floats:
 
 def _decode(source: BinaryIO | Image.Image, name: str) -> Floats:
     """Let Pillow decode, and turn whatever it raises into one kind of error."""
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
+
     limit = f"the limit of {Image.MAX_IMAGE_PIXELS} pixels; if it is trusted, raise PIL.Image.MAX_IMAGE_PIXELS"
     try:
         if isinstance(source, Image.Image):

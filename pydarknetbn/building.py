@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from . import _native
 from ._native import Array
-from .cfg import Cfg
+from .cfg import Cfg, read_cfg
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile
+from .errors import CfgError, StateError
 from .layers import Context, Layer, Shape, build
 from .layers.base import Initial
 from .options import Section, unknown_key_warning
 
-__all__ = ["Built", "Origin", "build_layers", "initialize"]
+__all__ = ["Built", "Origin", "build_layers", "clone_layers", "initialize"]
 
 # Options of [net] that training and the forks' programs read. None changes what an inference computes.
 _NET_WITHOUT_EFFECT = frozenset(
@@ -51,6 +54,18 @@ class Origin:
     why: tuple[str, ...]
     warnings: tuple[str, ...]
     unfolded: str = ""
+
+    def refuse_old_cfg(self, beside: Path, dialect: Dialect) -> None:
+        """Raises a StateError where a file is the cfg from before the fold."""
+        if not (self.unfolded and beside.is_file()):
+            return
+        try:
+            text = read_cfg(beside, dialect=dialect.name).text
+        except CfgError:
+            return
+        if text == self.unfolded:
+            message = f"{beside}: has batchnorms that these weights are folded into"
+            raise StateError(f"{message}; save them under another name, with the folded cfg beside them")
 
 
 class Built(NamedTuple):
@@ -137,3 +152,31 @@ def _draw(generator: np.random.Generator, initial: Initial, weights: Array) -> N
         else:
             values = generator.uniform(-1, 1, part.shape).astype(np.float32)
         part[...] = np.float32(initial.mean) + np.float32(initial.spread) * values
+
+
+def clone_layers(layers: Sequence[Layer], *, share: bool) -> tuple[Layer, ...]:
+    """Layers of the same parameters that no forward has gone through.
+
+    Args:
+        layers: of one network, in order.
+        share: their parameters are the same arrays, else copies.
+    """
+    made: list[Layer] = []
+    for layer in layers:
+        origin = made[layer.origin.index] if layer.origin else None
+        if layer.native is None:
+            made.append(replace(layer, origin=origin))
+            continue
+        native = _native.clone(layer.native, share=share)
+        made.append(replace(layer, native=native, origin=origin, inner=_inner_of(layer, native)))
+        if not layer.stored and not share:
+            first = next(other for other in layers if other.weights_at == layer.weights_at)
+            _native.lib.share_parameters(native, made[first.index].native)
+    return tuple(made)
+
+
+def _inner_of(layer: Layer, native: _native.CData) -> dict[str, Layer]:
+    assert layer.native is not None
+    number = {layer.native.inner[at]: at for at in range(layer.native.n_inner)}
+    borrowed = {name: _native.borrowed(native.inner[number[inner.native]], native) for name, inner in layer.inner.items()}
+    return {name: replace(inner, native=borrowed[name]) for name, inner in layer.inner.items()}

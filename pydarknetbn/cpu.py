@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from ._native import ffi, lib
 from .errors import UnsupportedError
 
-__all__ = ["VARIABLE", "CpuInfo", "cpu_info", "cpu_variant"]
+__all__ = ["VARIABLE", "CpuInfo", "container_processors", "cpu_info", "cpu_variant"]
 
 VARIABLE = "PYDARKNETBN_CPU"
 _FEATURES = ("sse2", "avx", "avx2", "fma", "avx512f", "neon")
@@ -73,5 +76,30 @@ def _set(name: str, where: str) -> None:
         raise UnsupportedError(f"{where}: expected one of {', '.join(_variants())}, which run on this processor, got {name!r}")
 
 
+def container_processors(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
+    """How many processors a container's limit comes to, rounded up; None without one.
+
+    More threads than that would be stopped for a part of each tenth of a second.
+
+    Args:
+        groups: where the kernel tells the limits.
+        own: where it tells this process's group.
+    """
+    place = next((line[3:].strip("/") for line in _read(own).splitlines() if line.startswith("0::")), "")
+    limits = [_read(groups / place / "cpu.max"), _read(groups / "cpu.max")]
+    limits.append(" ".join(_read(groups / "cpu" / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")))
+    found = [limit.split() for limit in limits if re.fullmatch(r"[0-9]+ [1-9][0-9]*\s*", limit)]
+    return max(1, min(math.ceil(int(quota) / int(period)) for quota, period in found)) if found else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+if (limit := container_processors()) is not None:
+    lib.set_num_threads(min(lib.get_num_threads(), limit))
 if os.environ.get(VARIABLE):
     _set(os.environ[VARIABLE], VARIABLE)

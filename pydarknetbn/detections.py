@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .draw import draw
-
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -89,4 +87,6 @@ class Detections(np.ndarray[Any, np.dtype[np.void]]):
 
     def draw(self, image: Picture) -> Image.Image:
         """The picture with these boxes on it, see `pydarknetbn.draw.draw`."""
+        from .draw import draw  # noqa: PLC0415 few need it
+
         return draw(image, self, names=self.names)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
 
 from .errors import DtypeError
 from .image import from_array, load_image
 
 if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
     from .detections import Detections
     from .image import Picture
 
@@ -22,7 +23,7 @@ __all__ = ["draw"]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Colour: TypeAlias = tuple[int, int, int]
-Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 Rectangle: TypeAlias = tuple[int, int, int, int]
 """left, top, right, bottom in pixels; right and bottom are the first ones outside."""
 
@@ -77,6 +78,8 @@ def draw(image: Picture | Bytes, detections: Detections, *, names: Sequence[str]
         DtypeError, ShapeError: an array that is no picture.
         ImageError: a source that cannot be read.
     """
+    from PIL import ImageDraw  # noqa: PLC0415 Pillow takes as long to import as this package
+
     canvas = _canvas(image)
     style = _style(canvas.size)
     marks = _marks(detections, tuple(names) or detections.names, canvas.size)
@@ -90,6 +93,8 @@ def draw(image: Picture | Bytes, detections: Detections, *, names: Sequence[str]
 
 
 def _canvas(image: Picture | Bytes) -> Image.Image:
+    from PIL import Image  # noqa: PLC0415
+
     if not isinstance(image, np.ndarray):
         floats = load_image(image)
     else:
@@ -102,6 +107,8 @@ def _canvas(image: Picture | Bytes) -> Image.Image:
 
 
 def _style(size: tuple[int, int]) -> _Style:
+    from PIL import ImageFont  # noqa: PLC0415
+
     short = min(size)
     text = min(max(round(short / 32), 11), 64)
     line = min(max(round(short / 230), 1), 12)
@@ -187,6 +194,8 @@ def _width(label: str, style: _Style) -> int:
 
 
 def _metrics(font: Font) -> tuple[int, int]:
+    from PIL import ImageFont  # noqa: PLC0415
+
     if isinstance(font, ImageFont.FreeTypeFont):
         return font.getmetrics()
     return int(font.getbbox("Ag")[3]), 0

@@ -18,7 +18,7 @@ from .programs import refusals
 from .variances import warnings_of
 from .weights import Header, Source, entries, open_weights, read_arrays, read_header
 
-__all__ = ["CfgSource", "Decision", "WeightsSource", "decide", "load", "load_names", "room_for"]
+__all__ = ["CfgSource", "Decision", "WeightsSource", "decide", "load", "load_names", "load_structure", "room_for"]
 
 _LEAST_ROOM = 1 << 29
 
@@ -72,13 +72,7 @@ def load(
     text = cfg.read() if hasattr(cfg, "read") else cfg
     source = None if weights is None else open_weights(weights)
     try:
-        with room_for(source):
-            decision = decide(text, source, dialect)
-            chosen = profile_named(profile or decision.dialect.profile)
-            built = build_layers(decision.cfg, decision.dialect, chosen)
-        names, told = _names_beside(cfg)
-        names = names or _names_of_tree(built)
-        built = built._replace(warnings=_joined(built.warnings + told, refusals(decision.cfg, decision.dialect)))
+        decision, chosen, built, names = _structure(cfg, text, source, dialect, profile)
         _raise_if_strict(built.warnings, strict, CfgError)
         _check_upto(upto, built)
         if source is None or upto is not None or not all(layer.file.loads_all for layer in built.layers):
@@ -89,10 +83,34 @@ def load(
             source.stream.close()
     variances = tuple(warnings_of(built.layers, source.name)) if source else ()
     _raise_if_strict(variances, strict, WeightsError)
-    who = "asked for" if profile else f"computes for dialect {decision.dialect.name}"
-    why = (decision.why, f"profile {chosen.name}: {who}")
-    origin = Origin(decision.cfg, source.name if source else "", used, why, built.warnings + variances)
+    origin = Origin(decision.cfg, source.name if source else "", used, _why(decision, profile), built.warnings + variances)
     return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
+
+
+def load_structure(cfg: CfgSource, *, dialect: str = "auto", profile: str | None = None) -> Network:
+    """What `load` makes of a cfg alone, but for the initial values, which take longer than all the rest: parameters are 0."""
+    text = cfg.read() if hasattr(cfg, "read") else cfg
+    decision, chosen, built, names = _structure(cfg, text, None, dialect, profile)
+    origin = Origin(decision.cfg, "", 0, _why(decision, profile), built.warnings)
+    header = Header(*decision.dialect.version, seen=0)
+    return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
+
+
+def _structure(
+    cfg: CfgSource, text: str | os.PathLike[str] | bytes, source: Source | None, dialect: str, profile: str | None
+) -> tuple[Decision, Profile, Built, tuple[str, ...]]:
+    with room_for(source):
+        decision = decide(text, source, dialect)
+        chosen = profile_named(profile or decision.dialect.profile)
+        built = build_layers(decision.cfg, decision.dialect, chosen)
+    names, told = _names_beside(cfg)
+    built = built._replace(warnings=_joined(built.warnings + told, refusals(decision.cfg, decision.dialect)))
+    return decision, chosen, built, names or _names_of_tree(built)
+
+
+def _why(decision: Decision, profile: str | None) -> tuple[str, str]:
+    name = profile or decision.dialect.profile
+    return decision.why, f"profile {name}: " + ("asked for" if profile else f"computes for dialect {decision.dialect.name}")
 
 
 def _check_arguments(device: str, upto: int | None, seen_bytes: int | None) -> None:

@@ -6,28 +6,27 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
 from . import _native
-from ._native import Array, CData, ffi, lib
-from .boxes import Detections
-from .building import Built, Origin
-from .cfg import read_cfg
-from .detecting import DetectOptions, Detector
+from ._native import Array
+from .building import Built, Origin, clone_layers
 from .dialect import Dialect, Profile
-from .errors import CfgError, StateError, UnsupportedError
+from .errors import StateError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
+from .running import Runner
 from .weights import Header, counter_bytes, write_file, write_weights
 
-__all__ = ["Network"]
+if TYPE_CHECKING:
+    from .boxes import Detections
 
-_RANDOM = ("crop", "dropout")  # in training they draw random numbers
+__all__ = ["Network"]
 
 
 class Network:
@@ -60,7 +59,8 @@ class Network:
         self._in_shape, self._dialect, self._profile = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
-        self._lock = threading.RLock()
+        self._runner = Runner(self.layers, self._kept, origin.cfg.name, folded=folded)
+        self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:
         return f"<Network {self.origin.cfg.name}: {len(self.layers)} layers, input {self._in_shape}, {self.profile}>"
@@ -113,10 +113,15 @@ class Network:
     @contextmanager
     def _open(self) -> Iterator[None]:
         """One thread at a time, as long as the network is not closed."""
-        with self._lock:
+        with self._turn():
             if not self.layers:
                 raise StateError(f"{self.origin.cfg.name}: the network is closed; load it again")
             yield
+
+    def _turn(self) -> AbstractContextManager[bool]:
+        if self._process != os.getpid():  # a forked child; the lock may be held by a thread that is not there
+            self._lock, self._process = threading.RLock(), os.getpid()
+        return self._lock
 
     # --- running ----------------------------------------------------------------------------------------------------------------
 
@@ -127,7 +132,8 @@ class Network:
             x: (batch, c, h, w), float32, C order, values as the network was trained with (0 to 1 for pictures). A network
                 without height and width takes (batch, inputs) too.
             train: batchnorm takes the batch's statistics and moves its rolling arrays.
-            keep: "heads" allows to drop the outputs of other layers.
+            keep: "heads" drops each other layer's output as soon as no layer needs it any more, which takes a fraction of the
+                memory; `layer.output` is then a StateError. In training everything is kept.
 
         Returns:
             New arrays: the outputs of the heads, without any the last layer's.
@@ -141,36 +147,16 @@ class Network:
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self._open():
             x = self._checked(x)
-            self._run(x, train, self.time_steps)
-            wanted = self.heads or self.layers[-1:]
-            return [np.array(x if layer.passes_input else layer.output) for layer in wanted]
+            self._runner.run(x, train=train, time_steps=self.time_steps, keep_all=keep == "all")
+            return [np.array(x if layer.passes_input else layer.output) for layer in self._kept]
+
+    @property
+    def _kept(self) -> tuple[Layer, ...]:
+        return self.heads or self.layers[-1:]
 
     def _checked(self, x: object) -> Array:
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
-
-    def _run(self, x: Array, train: bool, time_steps: int) -> None:
-        if time_steps < 1:
-            raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
-        if train and self.folded:
-            raise StateError(
-                f"{self.origin.cfg.name}: is folded and has no batchnorm to train; train the network it was folded from"
-            )
-        untrained = [layer.type for layer in self.layers if layer.type in _RANDOM or layer.states]
-        if train and untrained:
-            raise UnsupportedError(f"{self.origin.cfg.name}: [{untrained[0]}] in training is not computed; use train=False")
-        state = ffi.new("network_state *")
-        state.batch, state.train, state.cache, state.steps = x.shape[0], train, train, time_steps
-        current = _native.floats(x)
-        outputs: list[CData] = []
-        for layer in self.layers:
-            if layer.native is not None:
-                sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
-                state.input, state.sources = current, sources
-                where = f"{self.origin.cfg.name}:{layer.line}: layer {layer.index} [{layer.type}]"
-                _native.check(lib.forward_layer(layer.native, state), where)
-                current = layer.native.output
-            outputs.append(current)
 
     @property
     def state(self) -> State:
@@ -213,6 +199,8 @@ class Network:
         Raises:
             UnsupportedError: the network has no head, or no map for `mapped`.
         """
+        from .detecting import DetectOptions, Detector  # noqa: PLC0415 a network is often asked for other things
+
         options = DetectOptions(thresh, hier, nms, nms_kind, resize or self.default_resize, names, mapped)
         with self._open():
             detector = Detector(self.origin.cfg.name, self._in_shape, self.heads, self.names, self._profile.layers)
@@ -220,7 +208,7 @@ class Network:
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self._open():
-            self._run(self._checked(x), False, 1)
+            self._runner.run(self._checked(x), train=False, time_steps=1, keep_all=False)
             return decode()
 
     @property
@@ -249,23 +237,12 @@ class Network:
         """
         with self._open():
             if isinstance(target, str | os.PathLike):
-                self._refuse_old_cfg(Path(target).with_suffix(".cfg"))
+                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self._dialect)
             written = self.header_for(header)
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
             else:
                 write_weights(target, written, self.layers, upto)
-
-    def _refuse_old_cfg(self, beside: Path) -> None:
-        if not (self.origin.unfolded and beside.is_file()):
-            return
-        try:
-            text = read_cfg(beside, dialect=self.dialect).text
-        except CfgError:
-            return
-        if text == self.origin.unfolded:
-            message = f"{beside}: has batchnorms that these weights are folded into"
-            raise StateError(f"{message}; save them under another name, with the folded cfg beside them")
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
@@ -280,12 +257,30 @@ class Network:
         major, minor, revision, seen = header
         return Header(major, minor, revision, seen, counter_bytes(major, minor, self._dialect))
 
-    # --- end --------------------------------------------------------------------------------------------------------------------
+    # --- copies and end -----------------------------------------------------------------------------------------------------------
+
+    def clone(self, *, share: bool = False) -> Network:
+        """A network of its own with the same parameters, dialect, profile, header and names; its state is fresh.
+
+        Clones that share run at the same time, one thread each, in little more memory than one network.
+
+        Args:
+            share: its parameters are this network's arrays: what is written into one is read by both.
+
+        Raises:
+            StateError: after `close`.
+        """
+        with self._open():
+            layers = clone_layers(self.layers, share=share)
+            built = Built(layers, self._in_shape, self._letter_box, self.warnings, self.time_steps)
+        given: dict[str, Any] = {"header": self.header, "origin": self.origin, "names": self.names, "folded": self.folded}
+        return Network(built, dialect=self._dialect, profile=self._profile, **given)
 
     def close(self) -> None:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""
-        with self._lock:
+        with self._turn():
             self.layers = ()
+            self._runner = Runner((), (), self.origin.cfg.name)
 
     def __enter__(self) -> Network:
         return self

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pydarknetbn
-from pydarknetbn.cpu import cpu_variant
+from pydarknetbn.cpu import container_processors, cpu_variant
 from pydarknetbn.errors import UnsupportedError
 
 HERE = Path(__file__).parent  # a folder without a package, which would hide the installed one
@@ -54,3 +54,41 @@ def test_a_block_ends_with_the_variant_from_before() -> None:
     with cpu_variant("portable"):
         assert pydarknetbn.cpu_info().variant == "portable"
     assert pydarknetbn.cpu_info().variant == before
+
+
+# --- the number of threads ------------------------------------------------------------------------------------------------------
+
+SHOW = "import pydarknetbn; print(pydarknetbn.cpu_info().threads)"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this platform does not bind processes to processors")
+def test_threads_are_by_default_as_many_as_processors_that_the_process_may_use():
+    least = container_processors() or 256
+    assert python(SHOW).stdout == f"{min(least, len(os.sched_getaffinity(0)))}\n"
+    one = min(os.sched_getaffinity(0))
+    assert python(f"import os; os.sched_setaffinity(0, [{one}]); {SHOW}").stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "5000 100000\n"}, 1),
+        ({"a/b/cpu.max": "100000 50000\n", "cpu.max": "max 100000\n"}, 2),
+        ({"a/b/cpu.max": "max 100000\n", "cpu.max": "300000 100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "nonsense"}, None),
+        ({"cpu.max": "100000 0\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_limit_is_rounded_up_to_processors(tmp_path, files, expected):
+    (tmp_path / "own").write_text("12:cpu:/x\n0::/a/b\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert container_processors(tmp_path, tmp_path / "own") == expected
+    assert container_processors(tmp_path / "none", tmp_path / "missing") is None

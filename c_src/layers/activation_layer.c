@@ -1,6 +1,5 @@
 /* Layers that change each pixel by itself: an activation, and what each channel is divided by (pjreddie/darknet
  * src/activation_layer.c, src/logistic_layer.c, src/l2norm_layer.c, src/normalization_layer.c). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "../internal.h"
@@ -46,11 +45,10 @@ static status forward_normalization_layer(layer *l, const network_state *state) 
     normalization_window window = {l->size, l->alpha, l->beta, l->kappa};
     extent e = extent_of(l, state->batch);
     size_t threads = get_num_threads(); /* asked once: another thread may change it */
-    size_t bytes, factors[] = {e.spatial, threads, sizeof(float)};
-    float *norms = product(&bytes, factors, 3) ? malloc(bytes) : NULL;
-    if (!norms) return fail(STATUS_OUT_OF_MEMORY, "no memory for the sums of a normalization");
+    float *own = NULL, *norms = take_scratch(state, e.spatial, threads, &own);
+    if (!norms) return STATUS_OUT_OF_MEMORY;
     normalize_channels_cpu(state->input, e, &window, threads, norms, l->output);
-    free(norms);
+    array_release(own);
     return STATUS_OK;
 }
 

@@ -140,7 +140,10 @@ status forward_batchnorm_layer(layer *l, const network_state *state, float *outp
     size_t n, factors[] = {state->batch, l->outputs};
     if (state->batch && product(&n, factors, 2) && !is_own(l, output, n)) {
         l->batch = state->batch;
-        return normalize_input(l, state->input, output, state);
+        size_t before = enter_float_mode(get_flush_denormals());
+        status done = normalize_input(l, state->input, output, state);
+        leave_float_mode(before);
+        return done;
     }
     status s = forward_layer(l, state);
     if (s == STATUS_OK) memcpy(output, l->output, state->batch * l->outputs * sizeof *output);
@@ -183,7 +186,9 @@ status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta
     float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
     if (ensure_channels(l, fields, 4) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     l->delta_batch = batch;
+    size_t before = enter_float_mode(get_flush_denormals());
     backward(l, delta, batch, train);
+    leave_float_mode(before);
     if (input_delta) memcpy(input_delta, l->delta, n * sizeof *delta);
     return STATUS_OK;
 }
@@ -193,10 +198,12 @@ status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float
     (void)decay;
     if (!l->scale_updates) return fail(STATUS_STATE, "update needs a backward before it");
     if (l->freeze_parameters) return STATUS_OK;
+    size_t before = enter_float_mode(get_flush_denormals());
     float rate = learning_rate / (float)batch;
     axpy_cpu(l->c, rate, l->bias_updates, l->biases);
     scal_cpu(l->c, momentum, l->bias_updates);
     axpy_cpu(l->c, rate, l->scale_updates, l->scales);
     scal_cpu(l->c, momentum, l->scale_updates);
+    leave_float_mode(before);
     return STATUS_OK;
 }

@@ -1,6 +1,4 @@
 /* Convolution, then batchnorm or bias, then activation (pjreddie/darknet src/convolutional_layer.c forward_convolutional_layer). */
-#include <stdlib.h>
-
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
@@ -40,15 +38,14 @@ static status convolve_into(const layer *l, const network_state *state, float *o
     convolution_shape s = shape_of_group(l);
     extent e = {state->batch, l->n, s.out_h * s.out_w};
     size_t threads = get_num_threads(); /* asked once: another thread may change it */
-    size_t bytes, factors[] = {convolve_scratch(&s), threads, sizeof(float)};
-    float *scratch = product(&bytes, factors, 3) ? malloc(bytes) : NULL;
-    if (!scratch) return fail(STATUS_OUT_OF_MEMORY, "no memory for the workspace of a convolution");
+    float *own = NULL, *scratch = take_scratch(state, convolve_scratch(&s), threads, &own);
+    if (!scratch) return STATUS_OUT_OF_MEMORY;
     status done = STATUS_OK;
     if (l->xnor)
         done = convolve_signs(l, state, s, output, scratch, threads);
     else
         convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
-    free(scratch);
+    array_release(own);
     if (done != STATUS_OK) return done;
     if (l->batchnorm) {
         done = normalize_output(l->batchnorm, output, state);
@@ -72,14 +69,14 @@ static status forward_convolutional_layer(layer *l, const network_state *state) 
     float *sharp = make_sharp(l->blur, state->batch);
     if (!sharp) return STATUS_OUT_OF_MEMORY;
     status done = convolve_into(l, state, sharp);
-    if (done == STATUS_OK) done = blur_output(l->blur, sharp, state->batch, l->output);
+    if (done == STATUS_OK) done = blur_output(l->blur, sharp, state, l->output);
     array_release(sharp);
     return done;
 }
 
-status blur_output(layer *blur, const float *sharp, size_t batch, float *output) {
-    network_state state = {.input = sharp, .batch = batch};
-    return convolve_into(blur, &state, output);
+status blur_output(layer *blur, const float *sharp, const network_state *state, float *output) {
+    network_state of_blur = {.input = sharp, .batch = state->batch, .workspace = state->workspace};
+    return convolve_into(blur, &of_blur, output);
 }
 
 /* A convolution of each channel by itself with a fixed kernel: 1/4 each, or 1 2 1, 2 4 2, 1 2 1 over 16. */

@@ -66,8 +66,11 @@ status ensure_output(layer *l, size_t batch) {
 }
 
 status forward_layer(layer *l, const network_state *state) {
+    size_t before = enter_float_mode(get_flush_denormals());
     status s = ensure_output(l, state->batch);
-    return s == STATUS_OK ? l->forward(l, state) : s;
+    if (s == STATUS_OK) s = l->forward(l, state);
+    leave_float_mode(before);
+    return s;
 }
 
 static void share(float **own, float *other) {

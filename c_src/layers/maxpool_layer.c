@@ -20,7 +20,7 @@ static status forward_maxpool_layer(layer *l, const network_state *state) {
     float *sharp = make_sharp(l->blur, state->batch);
     if (!sharp) return STATUS_OUT_OF_MEMORY;
     pool(l, state, (shape){l->blur->c, l->blur->h, l->blur->w}, sharp);
-    status done = blur_output(l->blur, sharp, state->batch, l->output);
+    status done = blur_output(l->blur, sharp, state, l->output);
     array_release(sharp);
     return done;
 }

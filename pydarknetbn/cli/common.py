@@ -12,12 +12,11 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import DownloadColumn, MofNCompleteColumn, Progress, track
 from rich.table import Table
 
 from .._native import set_num_threads
 from ..dialect import DIALECTS
-from ..loading import load
+from ..loading import load, load_structure
 from ..network import Network
 
 __all__ = [
@@ -73,12 +72,22 @@ def is_narrow(out: Console) -> bool:
 
 
 def load_network(
-    cfg: Path, weights: Path | None, *, dialect: str, profile: str | None, threads: int | None, quiet: bool
+    cfg: Path,
+    weights: Path | None,
+    *,
+    dialect: str,
+    profile: str | None,
+    threads: int | None,
+    quiet: bool,
+    initial: bool = True,
 ) -> Network:
-    """The network of two files, its warnings told on standard error."""
+    """The network of two files, its warnings told on standard error; initial: without weights it has its initial values."""
     if threads is not None:
         set_num_threads(threads)
-    net = load(cfg, weights, dialect=dialect, profile=profile)
+    if weights is None and not initial:
+        net = load_structure(cfg, dialect=dialect, profile=profile)
+    else:
+        net = load(cfg, weights, dialect=dialect, profile=profile)
     if not quiet:
         warn(net.warnings)
     return net
@@ -95,6 +104,8 @@ def progress(items: Sequence[Item], description: str, *, quiet: bool) -> Iterato
     if quiet or not sys.stderr.isatty():
         yield from items
     else:
+        from rich.progress import track  # noqa: PLC0415 takes as long to import as all of rich that tables need
+
         yield from track(items, description=description, console=Console(stderr=True), transient=True)
 
 
@@ -104,6 +115,8 @@ def late_progress(description: str, quiet: bool, *, of_bytes: bool = True) -> It
     if quiet or not sys.stderr.isatty():
         yield lambda *_: None
         return
+    from rich.progress import DownloadColumn, MofNCompleteColumn, Progress  # noqa: PLC0415
+
     begin = time.monotonic()
     counted = (DownloadColumn() if of_bytes else MofNCompleteColumn(),)
     bar = Progress(*Progress.get_default_columns(), *counted, console=Console(stderr=True), transient=True)

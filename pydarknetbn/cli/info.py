@@ -28,7 +28,8 @@ def info(
     threads: common.ThreadsOption = None,
 ) -> None:
     """Show a network's layers, parameters, header, dialect and profile."""
-    net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+    files: dict[str, Any] = {"dialect": dialect, "profile": profile, "threads": threads, "quiet": quiet or json}
+    net = common.load_network(cfg, weights, **files, initial=False)
     if json:
         common.print_json(_document(net))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from .. import _native
 from .._native import Array, CData
@@ -198,9 +198,17 @@ class Layer:
         return int(_native.ffi.cast("uintptr_t", self.native.weights)) if self.native is not None else 0
 
     @property
+    def maker(self) -> Layer | None:
+        """The layer whose array the output is; None: it is the network's input."""
+        layer: Layer | None = self
+        while layer is not None and layer.native is None:
+            layer = layer.origin
+        return layer
+
+    @property
     def passes_input(self) -> bool:
         """Whether the output is the network's input."""
-        return self.native is None and (self.origin is None or self.origin.passes_input)
+        return self.maker is None
 
     def __getattr__(self, name: str) -> Any:
         if name in self.shapes:
@@ -228,20 +236,22 @@ class Layer:
         return _native.view(getattr(self.owner(name), name), self.shapes[name])
 
     def _working(self, name: str) -> Array:
-        if name == "output" and self.native is None:
-            if self.origin:
-                return cast(Array, self.origin.output)
+        if name == "output":
+            return self._output()
+        owner, of_channels = self.owner(name), name in _OF_CHANNELS
+        pointer, batch = getattr(owner, name), 0 if of_channels else getattr(owner, f"{name}_batch")
+        if pointer == _native.ffi.NULL or not (of_channels or batch):
             raise self._missing(name)
-        owner = self.owner(name)
-        pointer = getattr(owner, name)
-        if pointer == _native.ffi.NULL or self.native is None:
-            raise self._missing(name)
-        if name in _OF_CHANNELS:
-            return _native.view(pointer, (self.out_shape.c,))
-        shape = (self.native.batch if name == "output" else getattr(owner, f"{name}_batch"), *self.out_shape)
-        if shape[0] == 0:
-            raise self._missing(name)
-        return _native.view(pointer, shape)
+        return _native.view(pointer, (self.out_shape.c,) if of_channels else (batch, *self.out_shape))
+
+    def _output(self) -> Array:
+        native = self.maker.native if self.maker else None
+        if native is None or not native.batch:
+            raise self._missing("output")
+        if native.output == _native.ffi.NULL:
+            keep = "forward(x, keep='all') keeps every layer's output"
+            raise StateError(f"the output of layer {self.index} [{self.type}] was not kept: {keep}")
+        return _native.view(native.output, (native.batch, *self.out_shape))
 
     def _missing(self, name: str) -> StateError:
         return StateError(f"layer {self.index} [{self.type}] has no {name} yet; it comes with the forward that makes it")
@@ -282,9 +292,6 @@ def activation_of(section: Section, context: Context, default: str) -> int:
         near = close_match(name, known | ACTIVATIONS)
         elsewhere = f", which dialect {context.dialect.name} does not know" if name in ACTIVATIONS else ""
         hint = f"; did you mean {near}?" if near and not elsewhere else f"; it knows {', '.join(sorted(known))}"
-        raise _activation_error(section, name, elsewhere + hint)
+        message = f"{section.name}, layer {section.index}, has activation={name}{elsewhere}{hint}"
+        raise section.error(message, "activation")
     return _native.enum("activation", name)
-
-
-def _activation_error(section: Section, name: str, rest: str) -> CfgError:
-    return section.error(f"{section.name}, layer {section.index}, has activation={name}{rest}", "activation")

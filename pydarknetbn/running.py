@@ -1,0 +1,154 @@
+"""Runs layers one after another, and plans which of their outputs may lie in the same memory."""
+
+from __future__ import annotations
+
+from bisect import bisect, insort
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from . import _native
+from ._native import Array, CData, ffi, lib
+from .errors import StateError, UnsupportedError
+from .layers import Layer
+
+__all__ = ["Plan", "Runner", "plan_outputs"]
+
+_RANDOM = ("crop", "dropout")  # in training they draw random numbers
+
+
+class Plan(NamedTuple):
+    """Where outputs lie that only later layers need.
+
+    Args:
+        place: number of a layer -> number of the array that its output lies in.
+        floats: of each array, for one image.
+        last_readers: number of a layer -> those whose outputs nobody needs after it.
+    """
+
+    place: dict[int, int]
+    floats: list[int]
+    last_readers: dict[int, list[int]]
+
+
+def plan_outputs(layers: Sequence[Layer], kept: Iterable[Layer]) -> Plan:
+    """Puts the outputs of layers into few arrays: the largest first, each where nothing lies at the same time.
+
+    Args:
+        layers: of a network.
+        kept: those whose outputs have arrays of their own.
+    """
+    last = _last_readers(layers)
+    makers = {maker.index for layer in kept if (maker := layer.maker)}
+    shared = [layer for layer in layers if layer.native is not None and layer.index not in makers]
+    place: dict[int, int] = {}
+    floats: list[int] = []
+    taken: list[list[tuple[int, int]]] = []  # for each array, the layers from which to which it is in use, in order
+    for layer in sorted(shared, key=lambda layer: -layer.out_shape.floats):
+        use = (layer.index, last[layer.index])
+        free = [number for number, uses in enumerate(taken) if _fits(use, uses)]
+        if not free:
+            taken.append([])
+            floats.append(layer.out_shape.floats)
+        number = free[-1] if free else len(taken) - 1  # of those that are free the shortest
+        insort(taken[number], use)
+        place[layer.index] = number
+    readers: dict[int, list[int]] = {}
+    for index in place:
+        readers.setdefault(last[index], []).append(index)
+    return Plan(place, floats, readers)
+
+
+def _last_readers(layers: Sequence[Layer]) -> dict[int, int]:
+    """Number of each layer -> that of the last layer that reads its output; its own where none does."""
+    last = {layer.index: layer.index for layer in layers}
+    for layer in layers:
+        read = [layer.index - 1, *layer.sources] if layer.index and layer.native is not None else []
+        for maker in (layers[index].maker for index in read):
+            if maker is not None:
+                last[maker.index] = layer.index
+    return last
+
+
+def _fits(use: tuple[int, int], uses: list[tuple[int, int]]) -> bool:
+    at = bisect(uses, use)
+    return (at == 0 or uses[at - 1][1] < use[0]) and (at == len(uses) or use[1] < uses[at][0])
+
+
+class Runner:
+    """The forward of a network's layers, and the memory that they share in it.
+
+    Args:
+        layers: in order.
+        kept: the layers whose outputs outlive every forward.
+        name: how messages call the network.
+        folded: it has no batchnorm to train.
+    """
+
+    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
+        self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
+        self._plan: Plan | None = None  # made by the first forward that needs it
+        self._workspace = _workspace(0)
+
+    def run(self, x: Array, *, train: bool, time_steps: int, keep_all: bool) -> None:
+        """Computes each layer's output.
+
+        Args:
+            x: the batch.
+            train: see `Network.forward`.
+            time_steps: of the batch.
+            keep_all: or else outputs go as soon as no later layer needs them; not in training.
+        """
+        if time_steps < 1:
+            raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
+        if train:
+            self._check_training()
+        if keep_all or train:
+            if self._plan:
+                self._plan, self._workspace = None, _workspace(0)
+            self._run(x, train, time_steps, None)
+            return
+        if not self._plan:
+            self._plan = plan_outputs(self._layers, self._kept)
+            self._workspace = _workspace(len(self._plan.floats))
+        self._drop(self._plan.place)
+        try:
+            self._run(x, train, time_steps, self._plan)
+        finally:
+            self._drop(self._plan.place)
+
+    def _check_training(self) -> None:
+        if self._folded:
+            raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
+        untrained = [layer.type for layer in self._layers if layer.type in _RANDOM or layer.states]
+        if untrained:
+            raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            lib.drop_output(self._layers[number].native)
+
+    def _run(self, x: Array, train: bool, time_steps: int, plan: Plan | None) -> None:
+        state = ffi.new("network_state *")
+        state.batch, state.train, state.cache, state.steps = x.shape[0], train, train, time_steps
+        state.workspace = self._workspace
+        current = _native.floats(x)
+        outputs: list[CData] = []
+        for layer in self._layers:
+            if layer.native is not None:
+                sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
+                state.input, state.sources = current, sources
+                where = f"{self._name}:{layer.line}: layer {layer.index} [{layer.type}]"
+                if plan and layer.index in plan.place:
+                    place = plan.place[layer.index]
+                    _native.check(lib.lend_output(layer.native, self._workspace, place, plan.floats[place], state.batch), where)
+                _native.check(lib.forward_layer(layer.native, state), where)
+                current = layer.native.output
+            outputs.append(current)
+            if plan:
+                self._drop(plan.last_readers.get(layer.index, ()))
+
+
+def _workspace(arrays: int) -> CData:
+    made = ffi.new("workspace **")
+    _native.check(lib.make_workspace(made, arrays))
+    return ffi.gc(made[0], lib.free_workspace)
