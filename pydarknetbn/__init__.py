@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .cfg import Cfg, read_cfg
     from .checking import Report, check
     from .dialect import Profile, profiles
+    from .doctor import Comparison
+    from .doctor.comparing import compare
     from .differing import Diff, diff
     from .dumping import dump
     from .folding import FoldReport, fold
@@ -46,6 +48,7 @@ __all__ = [
     "BatchNorm",
     "Cfg",
     "CfgError",
+    "Comparison",
     "CpuInfo",
     "DarknetError",
     "DarknetWarning",
@@ -71,6 +74,7 @@ __all__ = [
     "UnsupportedError",
     "WeightsError",
     "check",
+    "compare",
     "convert",
     "cpu_info",
     "diff",
@@ -98,6 +102,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "BatchNorm": "bn",
     "Cfg": "cfg",
+    "Comparison": "doctor",
     "Detections": "boxes",
     "Diff": "differing",
     "Finding": "linting",
@@ -109,6 +114,7 @@ _MODULES = {
     "Profile": "dialect",
     "Report": "checking",
     "check": "checking",
+    "compare": "doctor.comparing",
     "diff": "differing",
     "dump": "dumping",
     "fold": "folding",

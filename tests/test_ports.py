@@ -205,6 +205,7 @@ def test_reorg_by_channels_is_pixel_unshuffle():
 
 # --- inputs ---------------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(("mode", "kernel", "reach"), [("bilinear", inputs.linear, 1), ("bicubic", inputs.cubic(-0.75), 2)])
 def test_resizing_is_that_of_torch_and_opencv(mode, kernel, reach):
     picture = networks.picture(SEED) * np.float32(0.5) + np.float32(0.25)

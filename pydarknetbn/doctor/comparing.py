@@ -11,7 +11,6 @@ import numpy as np
 from .._native import Array, input_array
 from ..errors import UnsupportedError
 from ..network import Network
-from ..recurrence import fresh_state
 from .closeups import closeup_of
 from .diagnosing import Found, diagnose, explains
 from .matching import Match, Matching, match
@@ -51,7 +50,7 @@ def compare(
     one is accepted only where nothing but rounding is left over.
 
     Args:
-        net: computes what is right, under its profile. Its working arrays are overwritten.
+        net: computes what is right, under its profile. It stays as it is.
         other: path of an ONNX file or a ModelProto; a `torch.nn.Module`; a dict of arrays or path of an .npz; a callable; a
             Network.
         x: (batch, c, h, w), float32: our input, and the other side's.
@@ -74,10 +73,9 @@ def compare(
     if train:
         raise UnsupportedError("gradients are not compared; use train=False")
     x = input_array(x, "x", ("batch", net.c, net.h, net.w))
-    runner = Runner(net)
-    with fresh_state(net.layers):
-        trace = trace_of(other, x, other_input=other_input)
-        return _Doctor(runner, x, trace, names, picture, progress or _silent).compare(teacher, fix_and_go_on)
+    runner = Runner(net.clone(share=True))
+    trace = trace_of(other, x, other_input=other_input)
+    return _Doctor(runner, x, trace, names, picture, progress or _silent).compare(teacher, fix_and_go_on)
 
 
 def _silent(done: int, total: int, what: str) -> None:

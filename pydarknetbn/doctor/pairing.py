@@ -24,12 +24,8 @@ __all__ = ["Found", "Pairing"]
 _CLOSE = 1 / 20
 """Up to this share of the spread a value is the expected one: half precision is far below, another layer's value far above."""
 _EQUAL = 1 / 1000
-_SURE = 0.9
-_ORDER = "by order and shape"
-_WINDOW = 24
-_OPTIONS = 6
-_RUNS = 24
-_SKIPPED = 4
+_SURE, _ORDER = 0.9, "by order and shape"
+_WINDOW, _OPTIONS, _RUNS, _SKIPPED = 24, 6, 24, 4  # values ahead; tried; convolutions for one search; steps left out
 
 
 @dataclass(frozen=True, slots=True)

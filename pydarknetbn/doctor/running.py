@@ -12,6 +12,7 @@ from .._native import Array, CData, ffi, lib
 from ..dialect import BatchNormRule, Host, Profile, profile_named
 from ..layers import Layer
 from ..network import Network
+from ..recurrence import fresh_state
 from .arithmetic import Padding, activate, convolve
 from .boxes import boxes_of
 from .steps import Step, activation_name, steps_of
@@ -63,7 +64,7 @@ class Runner:
             return boxes_of(layer, inputs[0], (self.net.w, self.net.h))
         if layer.native is None:
             return inputs[0]
-        with _without_activation(layer, step.stage == "sums"):
+        with _without_activation(layer, step.stage == "sums"), fresh_state([layer]):
             return self._whole(step, layer, inputs)
 
     def forward(self, x: Array) -> Iterator[tuple[Step, Array]]:
