@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .cfg import Cfg, read_cfg
     from .checking import Report, check
     from .dialect import Profile, profiles
+    from .differing import Diff, diff
     from .doctor import Comparison
     from .doctor.comparing import compare
-    from .differing import Diff, diff
     from .dumping import dump
     from .folding import FoldReport, fold
     from .golden import Golden
