@@ -186,7 +186,7 @@ class _Doctor:
 
     def _alike(self, segment: Segment, known: _Found) -> bool:
         """Whether a fault of the same kind with other numbers explains the difference, such as another count of pixels."""
-        kinds = frozenset(each.kind for each in known.found.hypotheses if each.parameters or each.local)
+        kinds = frozenset(each.kind for each in known.found.hypotheses if each.parameters or each.local is not None)
         return bool(kinds) and diagnose(segment, picture=self.picture, kinds=kinds) is not None
 
     def _result(self) -> Comparison:

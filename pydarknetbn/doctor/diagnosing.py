@@ -146,7 +146,7 @@ def _runs(segment: Segment, hypothesis: Hypothesis, steps: Sequence[Step], pictu
     def run(step: Step, inputs: Sequence[Array]) -> Array | None:
         return hypothesis.runs[step.kind](Place(segment.runner, step, inputs, segment.values, picture))
 
-    return {step.number: run for step in steps if step.kind in hypothesis.runs}
+    return {step.number: run for step in steps if step.kind in hypothesis.runs and hypothesis.local in (None, step.layer)}
 
 
 class _Bench:
@@ -232,15 +232,15 @@ class _Bench:
         return (own,) if own == everywhere else (own, everywhere)
 
     def _own(self, hypothesis: Hypothesis) -> tuple[Step, ...]:
-        return tuple(each for each in self.segment.steps if each.layer == self.step.layer and each.kind in hypothesis.runs)
+        return tuple(each for each in self._everywhere(hypothesis) if each.layer == self.step.layer)
 
     def _everywhere(self, hypothesis: Hypothesis) -> tuple[Step, ...]:
-        return tuple(each for each in self.segment.steps if each.kind in hypothesis.runs)
+        fit = hypothesis.local
+        return tuple(each for each in self.segment.steps if each.kind in hypothesis.runs and fit in (None, each.layer))
 
     def _whole(self, hypothesis: Hypothesis, steps: Sequence[Step]) -> tuple[float, float]:
-        chosen = [each for each in steps if each.kind in hypothesis.runs] or list(self._own(hypothesis))
-        runs = {**self.applied, **_runs(self.segment, hypothesis, chosen, self.picture)}
-        first = min((each.number for each in chosen), default=INPUT)
+        runs = {**self.applied, **_runs(self.segment, hypothesis, steps, self.picture)}
+        first = min((each.number for each in steps), default=INPUT)
         known = {number: value for number, value in self.known.items() if number < first}
         value = self.segment.rerun(runs, known)
         if value is None:

@@ -16,16 +16,17 @@ from .._native import Array
 from .alignment import Alignment
 from .operations import families, passes
 from .pool import Candidate, Pool, distances
+from .precision import half_of
 from .running import Runner
 from .steps import INPUT, Step, input_step
 
 __all__ = ["Found", "Pairing"]
 
-_CLOSE = 1 / 20
-"""Up to this share of the spread a value is the expected one: half precision is far below, another layer's value far above."""
 _EQUAL = 1 / 1000
+"""Up to this share of the spread a value is the expected one; another layer's value is far above."""
+_CLOSE = 1 / 20  # the same in half precision
 _SURE, _ORDER = 0.9, "by order and shape"
-_WINDOW, _OPTIONS, _RUNS, _SKIPPED = 24, 6, 24, 4  # values ahead; tried; convolutions for one search; steps left out
+_WINDOW, _OPTIONS, _RUNS, _SKIPPED = 24, 9, 30, 4  # values ahead; tried; convolutions for one search; steps left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Pairing:
         self._reserved = {index: number for number, index in named.items()}
         self._alignment: Alignment | None = None
         self._families = families(pool.tensors)
+        self._close = _CLOSE if half_of(tensor.array for tensor in pool.tensors) else _EQUAL
         self._runs = 0
         self._users = {
             step.number: [each for each in runner.steps if step.number in each.inputs]
@@ -168,7 +170,7 @@ class Pairing:
             found = Found(candidates.all[place], "by name")
             return state.finding(step, found, float(apart[place]))
         free = self._free(step, state)
-        within = _EQUAL if passes(self.runner.layer_of(step)) else _CLOSE  # else what comes after it would do
+        within = _EQUAL if passes(self.runner.layer_of(step)) else self._close  # what comes after it would do else
         close = [place for place in free if apart[place] <= within]
         if not close:
             return None
@@ -236,7 +238,8 @@ class Pairing:
         candidates = self.pool.of(step)
         _, correlation = distances(candidates, expected)
         free = self._free(step, state)
-        following = [place for place in free if state.last < candidates.all[place].index <= state.last + _WINDOW][:_OPTIONS]
+        following = [place for place in free if state.last < candidates.all[place].index <= state.last + _WINDOW]
+        following = sorted(following, key=lambda place: candidates.repeats[place])[:_OPTIONS]  # what was there before comes last
         alike = sorted((place for place in free if abs(correlation[place]) > 0.5), key=lambda place: -abs(correlation[place]))[:2]
         return [candidates.all[place] for place in dict.fromkeys([*following, *alike])]
 

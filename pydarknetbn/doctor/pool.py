@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,11 +49,13 @@ class Candidates:
         all: in the order of the trace, of one tensor the likelier layout first.
         at: the places of the sample, as an index.
         samples: (candidates, places).
+        repeats: of each candidate, whether an earlier one has the same values.
     """
 
     all: tuple[Candidate, ...]
     at: tuple[npt.NDArray[np.intp], ...]
     samples: Array
+    repeats: tuple[bool, ...]
 
     def sample(self, value: Array) -> Array:
         """The same places of one of our values."""
@@ -105,7 +107,15 @@ class Pool:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = [np.asarray(each.layout.read(each.tensor.array)[at], np.float32) for each in found]
         samples = np.stack(rows) if rows else np.empty((0, len(at[0])), np.float32)
-        return Candidates(tuple(found), at, samples)
+        return Candidates(tuple(found), at, samples, tuple(_repeats(samples)))
+
+
+def _repeats(samples: Array) -> Iterator[bool]:
+    seen: set[bytes] = set()
+    for row in samples:
+        values = row.tobytes()
+        yield values in seen
+        seen.add(values)
 
 
 def _places(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.intp], ...]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .._native import Array
 
 __all__ = ["Half", "half_of", "rounded_to_half"]
+
+Floats = npt.NDArray[np.floating[Any]]
 
 _SHARE = 0.999  # of the values that a half type must hold exactly
 _TENSORS = 0.5  # of the tensors of which that must be true
@@ -26,7 +30,7 @@ class Half:
 _FLOAT16, _BFLOAT16 = Half("float16", 2.0**-11), Half("bfloat16", 2.0**-8)
 
 
-def half_of(arrays: Iterable[Array]) -> Half | None:
+def half_of(arrays: Iterable[Floats]) -> Half | None:
     """The type of 16 bits that most of the arrays were computed in; None for float32."""
     votes = [_type_of(array) for array in arrays]
     known = [vote for vote in votes if vote != "any"]
@@ -36,9 +40,9 @@ def half_of(arrays: Iterable[Array]) -> Half | None:
     return None
 
 
-def _type_of(array: Array) -> Half | str | None:
+def _type_of(array: Floats) -> Half | str | None:
     """Its type, None for float32, or "any" for values that tell nothing, such as small whole numbers."""
-    values = array.ravel()[:: max(1, array.size // 4096)]
+    values = array.ravel()[:: max(1, array.size // 4096)].astype(np.float32)
     values = values[np.isfinite(values) & (values != 0)]
     with np.errstate(over="ignore"):
         in_float16 = values.astype(np.float16).astype(np.float32) == values

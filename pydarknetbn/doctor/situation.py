@@ -70,7 +70,7 @@ class Hypothesis:
         fix: framework ("torch", "keras", "onnx", or "" for any other) -> what to change in its words.
         values: what was recovered, such as {"epsilon": 0.001}.
         parameters: how many numbers were fitted; of two that explain the same the one with fewer is taken.
-        local: its runs hold what belongs to one layer; at another one the same fault is found anew.
+        local: number of the layer that its runs are for; at another one the same fault is found anew. None: they are for any.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Hypothesis:
     fix: Mapping[str, str]
     values: Mapping[str, float | int | str] = field(default_factory=dict)
     parameters: int = 0
-    local: bool = False
+    local: int | None = None
 
     def with_values(self, **values: float | int | str) -> Hypothesis:
         """The same with further values."""

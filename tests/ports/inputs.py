@@ -49,7 +49,7 @@ def matrix(source: int, target: int, kernel: Callable[..., NDArray[np.float64]],
 
 def resized(image: Floats, w: int, h: int, kernel: Callable[..., NDArray[np.float64]], reach: int) -> Floats:
     rows, columns = matrix(image.shape[1], h, kernel, reach), matrix(image.shape[2], w, kernel, reach)
-    return np.clip(rows @ image.astype(np.float64) @ columns.T, 0, 1).astype(np.float32)
+    return (rows @ image.astype(np.float64) @ columns.T).astype(np.float32)
 
 
 def nearest(image: Floats, w: int, h: int) -> Floats:

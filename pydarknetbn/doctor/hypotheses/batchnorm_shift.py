@@ -110,4 +110,4 @@ def _hypothesis(runs: Mapping[str, Run], by: int, kernel: str, place: Place) -> 
     size = place.runner.net.header.nbytes
     order = ", ".join(place.layer.shapes)
     fix = {"": f"read {order} in this order, behind a header of {size} bytes"}
-    return Hypothesis("batchnorm.shifted", words, runs, fix, {"shift": by, "kernel": kernel}, local=True)
+    return Hypothesis("batchnorm.shifted", words, runs, fix, {"shift": by, "kernel": kernel}, local=place.step.layer)

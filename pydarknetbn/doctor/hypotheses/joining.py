@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -212,21 +213,35 @@ def _weighted(place: Place, factors: Array) -> Array | None:
     return total.astype(np.float32)
 
 
+def _offsets(place: Place) -> list[int]:
+    """How far the channels of a source can be shifted against those of the sum, the last ones and the middle first."""
+    c = place.inputs[0].shape[1]
+    most = max(abs(each.shape[1] - c) for each in place.inputs[1:])
+    return sorted(range(1, most + 1), key=lambda at: (at not in (most, most // 2), at))
+
+
+def _offset_words(at: int) -> str:
+    return f"adds the channels from channel {at} on of the larger layer"
+
+
+def _added_at(place: Place, *, at: int) -> Array | None:
+    """Each source against the sum, the larger of the two from that channel on."""
+    total = np.array(place.inputs[0])
+    for x in place.inputs[1:]:
+        if x.shape[2:] != total.shape[2:]:
+            return None
+        into, taken = total[:, at:] if x.shape[1] < total.shape[1] else total, x[:, at:] if x.shape[1] > total.shape[1] else x
+        shared = min(into.shape[1], taken.shape[1])
+        into[:, :shared] += taken[:, :shared]
+    return total
+
+
 def _channels(place: Place) -> Iterator[Hypothesis]:
     """Sources of more or fewer channels: the last ones, or the first ones again and again."""
     c = place.inputs[0].shape[1]
     fix = "add the channels that both have, from the first; the others stay as they are"
     if all(each.shape[1] == c for each in place.inputs[1:]):
         return
-
-    def last(place: Place) -> Array | None:
-        total = np.array(place.inputs[0])
-        for x in place.inputs[1:]:
-            if x.shape[2:] != total.shape[2:]:
-                return None
-            shared = min(c, x.shape[1])
-            total[:, c - shared :] += x[:, x.shape[1] - shared :]
-        return total
 
     def repeated(place: Place) -> Array | None:
         total = np.array(place.inputs[0])
@@ -239,11 +254,12 @@ def _channels(place: Place) -> Iterator[Hypothesis]:
     def alone(place: Place) -> Array:
         return place.inputs[0]
 
-    for words, run in {
-        "adds the last channels that both have": last,
+    faults: dict[str, Callable[[Place], Array | None]] = {
+        **{_offset_words(at): partial(_added_at, at=at) for at in _offsets(place)},
         "repeats the channels of the smaller layer": repeated,
         "adds nothing where the numbers of channels differ": alone,
-    }.items():
+    }
+    for words, run in faults.items():
         yield told_of("shortcut.channels", "shortcut", f"the shortcut {words}; Darknet adds the first ones", fix, run)
 
 
