@@ -169,7 +169,8 @@ class _Bench:
         for each in before:
             inputs = [made[number] if number in made else self.segment.values[number] for number in each.inputs]
             changed = self.applied[each.number](each, inputs) if each.number in self.applied else None
-            made[each.number] = self.segment.runner.run(each, inputs) if changed is None else changed
+            fits = changed is not None and changed.shape[1:] == tuple(each.shape)
+            made[each.number] = changed if changed is not None and fits else self.segment.runner.run(each, inputs)
         return made
 
     def _sample(self) -> tuple[Place, Array] | None:

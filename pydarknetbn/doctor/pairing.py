@@ -14,6 +14,7 @@ import numpy as np
 
 from .._native import Array
 from .alignment import Alignment
+from .head_values import value_of_head
 from .operations import families, passes
 from .pool import Candidate, Pool, distances
 from .precision import half_of
@@ -22,10 +23,9 @@ from .steps import INPUT, Step, input_step
 
 __all__ = ["Found", "Pairing"]
 
-_EQUAL = 1 / 1000
-"""Up to this share of the spread a value is the expected one; another layer's value is far above."""
-_CLOSE = 1 / 20  # the same in half precision
-_SURE, _ORDER = 0.9, "by order and shape"
+_EQUAL, _CLOSE = 1 / 1000, 1 / 20
+"""Up to this share of the spread a value is the expected one, in half precision; another layer's value is far above."""
+_SURE, _ORDER, _LEFT_OUT = 0.9, "by order and shape", ("activation", "batchnorm")  # a port may have nothing in their place
 _WINDOW, _OPTIONS, _RUNS, _SKIPPED = 24, 9, 30, 4  # values ahead; tried; convolutions for one search; steps left out
 
 
@@ -229,6 +229,8 @@ class Pairing:
             return
         if state.skipped < _SKIPPED:
             yield state.skipping(step, expected)
+            if step.kind in _LEFT_OUT:
+                yield state.skipping(step, state.values[step.inputs[0]])
         if guesses:
             for candidate in self._options(step, expected, state):
                 yield state.finding(step, Found(candidate, _ORDER))
@@ -262,16 +264,13 @@ class Pairing:
     # --- guessing ---------------------------------------------------------------------------------------------------------------
 
     def _head(self, step: Step, expected: Array, state: _State) -> Candidate | None:
-        """Of a [yolo], which no layer takes: what is most like ours before the next convolution, but not its input."""
-        candidates = self.pool.of(step)
-        same, _ = distances(candidates, state.values[step.inputs[0]])
-        _, correlation = distances(candidates, expected)
+        """Of a [yolo]: among the values before the next convolution."""
+        candidates, head = self.pool.of(step), self.runner.layer_of(step).head
         later = range(state.last + 1, len(self._families))
         end = next((index for index in later if self._families[index] in ("convolution", "folded")), len(self._families))
-        places = [place for place in self._free(step, state) if same[place] > _EQUAL]
-        behind = [place for place in places if state.last < candidates.all[place].index < end]
-        best = max(behind, key=lambda place: (correlation[place], -candidates.all[place].layout.rank), default=None)
-        return None if best is None else candidates.all[best]
+        behind = [place for place in self._free(step, state) if state.last < candidates.all[place].index < end]
+        given, anchors = state.values[step.inputs[0]], len(head.mask) if head else 1
+        return value_of_head(candidates, behind, expected=expected, given=given, anchors=anchors, outputs=self.outputs)
 
     def _guessed(self, step: Step, expected: Array, state: _State) -> _State:
         """By the order of all values, where nothing after the step tells."""

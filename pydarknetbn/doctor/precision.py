@@ -47,8 +47,8 @@ def _type_of(array: Floats) -> Half | str | None:
     with np.errstate(over="ignore"):
         in_float16 = values.astype(np.float16).astype(np.float32) == values
     in_bfloat16 = (values.view(np.uint32) & 0xFFFF) == 0
-    both = in_float16 & in_bfloat16
-    if values.size < 64 or both.mean() > 0.5:
+    in_few_bits = (values.view(np.uint32) & 0x7FFFF) == 0  # of the mantissa, as in small whole numbers
+    if values.size < 64 or in_few_bits.mean() > 0.5:
         return "any"
     if in_bfloat16.mean() >= _SHARE:
         return _BFLOAT16

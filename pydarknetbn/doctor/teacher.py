@@ -72,22 +72,11 @@ class Segment:
             if step.number in made:
                 continue
             inputs = [made[number] if number in made else self.values[number] for number in step.inputs]
-            value = runs[step.number](step, inputs) if step.number in runs else self._right(step, inputs)
-            if value is None:
+            value = runs[step.number](step, inputs) if step.number in runs else self.runner.run(step, inputs)
+            if value is None or value.shape[1:] != tuple(step.shape):
                 return None
             made[step.number] = value
-        return made[self.step.number] if made[self.step.number].shape == self.theirs.shape else None
-
-    def _right(self, step: Step, inputs: Sequence[Array]) -> Array | None:
-        """What the step gives; None where a step before gave another shape than it takes."""
-        shapes = [self.values[number].shape[1:] if number in self.values else None for number in step.inputs]
-        wanted = [shape or self._shape(number) for shape, number in zip(shapes, step.inputs, strict=True)]
-        if any(each.shape[1:] != tuple(shape) for each, shape in zip(inputs, wanted, strict=True)):
-            return None
-        return self.runner.run(step, inputs)
-
-    def _shape(self, number: int) -> tuple[int, ...]:
-        return tuple(self.runner.steps[number].shape)
+        return made[self.step.number]
 
 
 @dataclass(frozen=True, slots=True)
