@@ -100,6 +100,8 @@ class _Doctor:
         self.by_step: dict[int, Match] = self.matching.by_step
         self.theirs: Mapping[int, Array] = {number: each.array for number, each in self.by_step.items() if number != INPUT}
         self.half: Half | None = half_of(self.theirs.values())
+        if self.half:  # what is too large for it says nothing
+            self.theirs = {number: array for number, array in self.theirs.items() if np.isfinite(array).all()}
         self.unit = self.half.unit if self.half else UNIT
         self.rows: list[Row] = []
         self.causes: list[_Found] = []

@@ -30,12 +30,15 @@ def value_of_head(
         anchors: of the head.
         outputs: names of the other side's outputs.
     """
-    chosen = [candidates.all[place] for place in places]
+    likeliest = {
+        candidates.all[place].index: candidates.all[place]
+        for place in sorted(places, key=lambda place: -candidates.all[place].layout.rank)
+    }
+    chosen = [likeliest[index] for index in sorted(likeliest)]
     for boxes in (each for each in chosen if each.tensor.name in outputs):
         probabilities = _probabilities(boxes, anchors)
-        before = [
-            each for each in chosen if each.index < boxes.index and np.array_equal(_probabilities(each, anchors), probabilities)
-        ]
+        alike = [each for each in chosen if _same(_probabilities(each, anchors), probabilities)]
+        before = [each for each in alike if each.index < boxes.index and not _same(each.read(), boxes.read())]
         if before:
             return before[-1]
     same, _ = distances(candidates, given)
@@ -44,6 +47,10 @@ def value_of_head(
     left = shown or [place for place in places if same[place] > _EQUAL]
     best = max(left, key=lambda place: (correlation[place], -candidates.all[place].layout.rank), default=None)
     return None if best is None else candidates.all[best]
+
+
+def _same(a: Array, b: Array) -> bool:
+    return np.array_equal(a, b, equal_nan=True)
 
 
 def _probabilities(candidate: Candidate, anchors: int) -> Array:

@@ -66,10 +66,9 @@ class _State:
     guesses: int = 0
     skipped: int = 0
 
-    @property
-    def cost(self) -> tuple[bool, int, int, float]:
+    def cost(self, close: float) -> tuple[bool, int, int, float]:
         """What is to be small: of two explanations the one that needs less is the better one, of equal ones the first in order."""
-        return self.distance > _EQUAL, self.guesses, self.skipped, max(self.distance, _EQUAL)
+        return self.distance > close, self.guesses, self.skipped, max(self.distance, close)
 
     def skipping(self, step: Step, value: Array) -> _State:
         """The other side shows no value of a step; it goes on with ours."""
@@ -215,9 +214,9 @@ class Pairing:
         for attempt in self._attempts(step, expected, state, guesses):
             left = guesses - (attempt.guesses - state.guesses)
             done = self._confirmed(step, attempt, left)
-            if done and (best is None or done.cost < best.cost):
+            if done and (best is None or done.cost(self._close) < best.cost(self._close)):
                 best = done
-            if (best and best.distance <= _EQUAL and best.guesses == state.guesses) or self._runs > _RUNS:
+            if (best and best.distance <= self._close and best.guesses == state.guesses) or self._runs > _RUNS:
                 break
         return best
 
