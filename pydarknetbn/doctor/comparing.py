@@ -19,6 +19,7 @@ from .noise import FACTOR, UNIT, peak
 from .precision import Half, half_of
 from .results import Cause, Closeup, Comparison, Errors, Row
 from .running import Runner
+from .sizes import missing_row, padding_cause
 from .sources import trace_of
 from .steps import INPUT, input_step
 from .teacher import Segment, walk
@@ -119,7 +120,17 @@ class _Doctor:
             if isinstance(each, Segment):
                 self._look_at(each, free[each.step.number], go_on)
         self.progress(2 * total, 2 * total, "done")
-        return self._result()
+        return self._result(self._sizes(given))
+
+    def _sizes(self, given: Array) -> list[Cause]:
+        """What has another size on the other side; looked for where an output is not among its values."""
+        missing = missing_row(self.runner, self.theirs) if self.trace.outputs else None
+        if missing is None:
+            return []
+        left = [tensor for tensor in self.trace.tensors if tensor.name in self.matching.unmatched]
+        found = padding_cause(self.runner, given, self.theirs, left)
+        self.rows.append(found[0] if found else missing)
+        return [found[1]] if found else []
 
     def _free(self) -> dict[int, Errors]:
         made = {}
@@ -191,12 +202,15 @@ class _Doctor:
         kinds = frozenset(each.kind for each in known.found.hypotheses if each.parameters or each.local is not None)
         return bool(kinds) and diagnose(segment, picture=self.picture, kinds=kinds) is not None
 
-    def _result(self) -> Comparison:
+    def _result(self, of_sizes: list[Cause]) -> Comparison:
         net = self.runner.net
         causes: list[Cause] = [
             cause for each in self.causes for cause in cause_of(each.found, each.first, tuple(each.layers), self.trace.framework)
         ]
         rows = self._renumbered()
+        if of_sizes:
+            rows = (*rows[:-1], replace(rows[-1], cause=len(causes)))
+            causes += of_sizes
         clean = not any(row.bad for row in rows)
         if self.half:
             causes.append(half_cause(self.half, self.trace.framework, rows))

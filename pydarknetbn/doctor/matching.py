@@ -10,8 +10,9 @@ from .._native import Array
 from ..errors import ShapeError
 from ..layers import Shape
 from .layouts import Parts, layouts_of
+from .leftovers import Found
 from .names import NameMap, read_names
-from .pairing import Found, Pairing
+from .pairing import Pairing
 from .pool import Candidate, Pool
 from .running import Runner
 from .steps import INPUT, input_step

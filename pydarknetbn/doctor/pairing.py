@@ -15,33 +15,20 @@ import numpy as np
 from .._native import Array
 from .alignment import Alignment
 from .head_values import value_of_head
+from .leftovers import Found, with_leftovers
 from .operations import families, passes
 from .pool import Candidate, Pool, distances
 from .precision import half_of
 from .running import Runner
 from .steps import INPUT, Step, input_step
 
-__all__ = ["Found", "Pairing"]
+__all__ = ["Pairing"]
 
 _EQUAL, _CLOSE = 1 / 1000, 1 / 20
 """Up to this share of the spread a value is the expected one, in half precision; another layer's value is far above."""
 _SURE, _ORDER, _LEFT_OUT = 0.9, "by order and shape", ("activation", "batchnorm")  # a port may have nothing in their place
+_COPIES = ("route", "dropout", "upsample", "reorg", "reorg3d")
 _WINDOW, _OPTIONS, _RUNS, _SKIPPED = 24, 9, 30, 4  # values ahead; tried; convolutions for one search; steps left out
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a step is on the other side.
-
-    Args:
-        candidate: the value.
-        how: "by name", "by content" or "by order and shape".
-        certain: whether nothing else would fit as well.
-    """
-
-    candidate: Candidate
-    how: str
-    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +107,7 @@ class Pairing:
                 state = self._placed(step, state)
             held = {number: value for number, value in state.values.items() if last_use.get(number, -1) > step.number}
             state = replace(state, values=held)
-        return dict(state.found)
+        return with_leftovers(self.runner, self.pool, self._families, state.found)
 
     # --- one step ---------------------------------------------------------------------------------------------------------------
 
@@ -251,7 +238,7 @@ class Pairing:
                 continue
             expected = self._expected(user, state)
             known = self._known(user, expected, state)
-            if known:
+            if known and user.kind not in _COPIES:  # which say nothing of what they copy
                 return known if known.found[user.number].certain else None
             layer = self.runner.layer_of(user)
             same = user.layer == step.layer

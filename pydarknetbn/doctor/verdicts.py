@@ -69,6 +69,8 @@ def verdict(comparison: Comparison) -> str:
     first = next((row for row in rows if row.bad), None)
     if first is None:
         return _clean(comparison)
+    if first.cause is None and not first.tensor:
+        return f"the other side has no value of the size of {_row(first)}; a layer before it gives another size there"
     if first.cause is None:
         where = f"at {_row(first)}, {_times(first.multiple)} the rounding noise"
         doubt = "" if first.certain else f"; that {first.tensor} is this value is uncertain, see names"
