@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from .pool import Candidate, Pool
 from .running import Runner
 from .steps import Step
 
 __all__ = ["Found", "with_leftovers"]
 
+_ALIKE = 1 / 1000
+
 _FAMILIES: Mapping[str, tuple[str, ...]] = {
     "convolution": ("convolution", "folded"),
     "batchnorm": ("norm",),
-    "activation": ("activation", "product"),
+    "activation": ("activation",),
     "dropout": ("move", "product"),
 }
 """Kind of a step -> the operations that give its value."""
@@ -72,11 +76,22 @@ def _between(pool: Pool, families: Sequence[str], found: Mapping[int, Found], st
         if before < candidate.index < after and candidate.index not in used and not repeated
     ]
     own = [candidate for candidate in free if families[candidate.index] in _FAMILIES[step.kind]]
-    if step.kind == "activation":  # not what comes behind the next convolution
-        stop = min((candidate.index for candidate in free if families[candidate.index] in _FAMILIES["convolution"]), default=after)
-        own = [candidate for candidate in own if candidate.index < stop]
-        return own[-1] if own else None
+    if step.kind == "dropout":  # which most ports have nothing in the place of
+        given = found.get(step.inputs[0])
+        own = [candidate for candidate in own if given is not None and _is_masked(given.candidate, candidate)]
+    if step.kind == "activation":  # which a port may leave out
+        own = [candidate for candidate in own if candidate.index == before + 1]
     return own[0] if own else None
+
+
+def _is_masked(given: Candidate, candidate: Candidate) -> bool:
+    """Whether a value is another with some numbers 0 and the rest multiplied by one factor."""
+    before, after = given.read(), candidate.read()
+    kept = (before != 0) & (after != 0)
+    if not 0 < kept.sum() < np.count_nonzero(before):
+        return False
+    factors = after[kept] / before[kept]
+    return bool(np.ptp(factors) <= _ALIKE * np.abs(factors).max())
 
 
 def _indices(found: Mapping[int, Found]) -> list[tuple[int, int]]:

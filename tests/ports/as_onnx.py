@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .as_torch import REORGS, reorg_sizes
 from .graph import INPUT, Floats, Graph, Node
+from .reorgs import REORGS, reorg_sizes
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -14,10 +14,8 @@ import pydarknetbn as dn
 
 from . import networks
 from .as_onnx import saved
-from .as_torch import as_torch
 from .bn_faults import folded
 from .graph import Floats, Graph, port_of
-from .moving import Right, moved
 from .mutations import Mutation, mutations
 
 BACKENDS = ("torch", "onnx", "onnx folded")
@@ -61,7 +59,11 @@ class Cell:
 
     def port(self, folder: Path) -> Any:
         """A module, or the path of an ONNX file in the folder."""
-        return as_torch(self.graph) if self.backend == "torch" else saved(self.graph, folder / "port.onnx")
+        if self.backend != "torch":
+            return saved(self.graph, folder / "port.onnx")
+        from .as_torch import as_torch
+
+        return as_torch(self.graph)
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,16 @@ def _exists(backend: str, mutation: Mutation, graph: Graph) -> bool:
 
 def observable(cell: Cell) -> float:
     """By how many times its layer's rounding noise the fault moves an output, at most; its own layer's alone."""
+    from .moving import moved
+
     right = _right(cell.case)
     return moved(right, cell.mutation.graph(cell.case.graph), cell.given, first_only=cell.mutation.feed is not None)
 
 
 @cache
-def _right(made: Case) -> Right:
+def _right(made: Case) -> Any:
+    from .moving import Right
+
     return Right(made.graph, made.x)
 
 

@@ -28,6 +28,7 @@ def convolution(place: Place, _: Trial) -> Iterator[Hypothesis]:
     if "rolling_mean" in place.layer.shapes:
         yield _biased()
         yield _left_out()
+        yield _folded()
     if native.size > 1:
         yield from _flips()
     yield from _orders(place)
@@ -57,6 +58,16 @@ def _biased() -> Hypothesis:
         "onnx": "Conv without a third input",
     }
     return _hypothesis("batchnorm.bias_kept", words, fix, run)
+
+
+def _folded() -> Hypothesis:
+    def run(place: Place) -> Array:
+        batchnorm = place.runner.steps[place.step.number + 1]
+        return place.runner.run(batchnorm, [place.right])
+
+    words = "the batchnorm is folded into the convolution and kept as well, so that it is applied twice"
+    fix = {"": "leave out the batchnorm behind a convolution that it is folded into"}
+    return _hypothesis("batchnorm.twice", words, fix, run)
 
 
 def _left_out() -> Hypothesis:
