@@ -32,6 +32,9 @@ NamesOption = Annotated[
     typer.Option(metavar="MAP", help="Lines `12 = their name`, or 12.sums, 12.normal; or a .json of these."),
 ]
 HtmlOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one page with charts.")]
+ReproOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write the smallest files that still differ into a new folder.")
+]
 GoldenOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Compare with a bundle of `dump --golden` instead.")]
 GoOnOption = Annotated[bool, typer.Option("--fix-and-go-on", help="After the first cause look for further ones.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Show every row of the table.")]
@@ -43,6 +46,7 @@ def compare(
     other_input: OtherInputOption = None,
     names: NamesOption = None,
     html: HtmlOption = None,
+    repro: ReproOption = None,
     golden: GoldenOption = None,
     fix_and_go_on: GoOnOption = False,
     every: AllOption = False,
@@ -60,6 +64,8 @@ def compare(
         wanted = "OTHER alone beside --golden" if golden else "CFG, WEIGHTS and OTHER"
         raise typer.BadParameter(f"expected {wanted}, got {len(sides)} names")
     _check_target(html)
+    if repro and (golden or repro.exists()):
+        raise ValueError("--repro needs the network, not --golden" if golden else f"{repro}: is there already; name a new folder")
     given = inputs.array_of(other_input) if other_input else None
     if golden:
         found = _with_golden(golden, sides[0], names, given)
@@ -71,6 +77,8 @@ def compare(
         found = _with_network(net, other, source, options, quiet or json)
     if html:
         found.to_html(html)
+    if repro and not found.clean:
+        found.write_repro(repro)
     _tell(found, html, json=json, quiet=quiet, every=every)
 
 

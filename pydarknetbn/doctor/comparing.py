@@ -108,7 +108,7 @@ class _Doctor:
         self.rows: list[Row] = []
         self.causes: list[_Found] = []
         self.closeup: Closeup | None = None
-        self.explained_input = False
+        self.first: Segment | None = None
 
     def compare(self, teacher: bool, go_on: bool) -> Comparison:
         """Both passes, and the verdict."""
@@ -160,7 +160,7 @@ class _Doctor:
         note = cause is not None and self.causes[cause].found.hypotheses[-1].kind == "input.decoder"
         self.rows.append(self._row(segment, free, apart, bad and not note, cause))
         if bad and not note and self.closeup is None:
-            self.closeup = closeup_of(len(self.rows) - 1, segment)
+            self.closeup, self.first = closeup_of(len(self.rows) - 1, segment), segment
 
     def _row(self, segment: Segment, free: Errors, apart: float, bad: bool, cause: int | None) -> Row:
         step, matched = segment.step, self.by_step[segment.step.number]
@@ -227,6 +227,7 @@ class _Doctor:
             closeup=self.closeup,
             notes=(),
             clean=clean,
+            first=self.first,
         )
         return replace(made, verdict=verdict(made))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,6 +100,8 @@ def _by_name(runner: Runner, pool: Pool, trace: Trace, names: NameMap | None) ->
             what = "the input" if number == INPUT else f"layer {step.layer}"
             raise ShapeError(f"names: {what} is {step.shape}, {name} is {shape}, which cannot be the same values")
         named[number] = places[name]
+    if trace.framework == "arrays":
+        named |= _by_layer(runner, pool, places)
     if trace.framework == "onnx":
         taken = set(named.values())
         for step in runner.steps:
@@ -107,6 +110,17 @@ def _by_name(runner: Runner, pool: Pool, trace: Trace, names: NameMap | None) ->
                 continue
             if any(each.index == index for each in pool.of(step).all):
                 named[step.number] = index
+    return named
+
+
+def _by_layer(runner: Runner, pool: Pool, places: Mapping[str, int]) -> dict[int, int]:
+    """Arrays that bear the numbers of our layers, as those of a dump do: 12 or 12.sums."""
+    named = {}
+    for step in runner.steps:
+        names = [f"{step.layer}.{step.stage}", *([str(step.layer)] if step.stage == "post" else [])]
+        index = next((places[name] for name in names if name in places), None)
+        if index is not None and any(each.index == index for each in pool.of(step).all):
+            named[step.number] = index
     return named
 
 

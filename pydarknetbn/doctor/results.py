@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from .teacher import Segment
 
 __all__ = ["Cause", "Closeup", "Comparison", "Errors", "Row"]
 
@@ -145,6 +149,7 @@ class Comparison:
         closeup: of the first bad value.
         notes: sentences on what is worth knowing and is no fault.
         clean: nothing is over its budget.
+        first: where the first difference is, for `write_repro`.
     """
 
     name: str
@@ -158,6 +163,7 @@ class Comparison:
     closeup: Closeup | None
     notes: tuple[str, ...]
     clean: bool
+    first: Segment | None = field(default=None, repr=False, compare=False)
 
     @property
     def cause(self) -> Cause | None:
@@ -201,6 +207,18 @@ class Comparison:
         from .report import write_html  # noqa: PLC0415
 
         write_html(self, path)
+
+    def write_repro(self, directory: str | os.PathLike[str]) -> Path:
+        """Writes the smallest cfg, weights, input and expected value that show the first difference into a new folder.
+
+        Raises:
+            StateError: there is no difference, or the folder is there.
+            UnsupportedError: the difference is of no single layer that takes but the layer before it.
+        """
+        from .comparing import compare  # noqa: PLC0415
+        from .repro import write_repro  # noqa: PLC0415
+
+        return write_repro(self, self.first, directory, compare)
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from .teacher import Segment
 
 __all__ = ["cause_of", "half_cause", "verdict"]
 
+_NAMED = 5  # names that a sentence tells at most
 _STAGES = {"sums": "before its batchnorm", "normal": "after its batchnorm", "post": "", "boxes": "its boxes", "input": ""}
 
 
@@ -88,7 +89,9 @@ def _clean(comparison: Comparison) -> str:
     worst = max(rows, key=lambda row: row.multiple)
     notes = "".join(f"; {cause.words}, which is no fault: {cause.evidence}" for cause in comparison.causes)
     found = f"all {len(rows)} values that the two sides share are within rounding, at most {_times(worst.multiple)} its noise"
-    return f"clean: {found} ({_row(worst)}){notes}"
+    named = [name for name in comparison.unmatched if comparison.source == "arrays"]
+    left = f"; not compared, since no value of ours is like them: {', '.join(named[:_NAMED])}" if named else ""
+    return f"clean: {found} ({_row(worst)}){left}{notes}"
 
 
 def _row(row: Row) -> str:
