@@ -23,7 +23,8 @@ typedef struct {
 } product_constants;
 
 /* Adds to unsure where the quotient needs a division. tiny: there may be tiny numerators. */
-static inline __attribute__((always_inline)) lanes quotients(lanes off, const product_constants *by, int tiny, whole_lanes *unsure) {
+static inline __attribute__((always_inline)) lanes quotients(lanes off, const product_constants *by, int tiny,
+                                                             whole_lanes *unsure) {
     lanes front = (lanes)((whole_lanes)off & FRONT), back = off - front;
     lanes most = front * by->head, more = back * by->head;
     lanes one = most + (more + off * by->low), other = most + (more + off * by->high);
