@@ -26,6 +26,9 @@ EVERY = 24
 
 def _rows(name: str, folder: str) -> list[matrix.Row]:
     dn.set_num_threads(1)
+    import torch
+
+    torch.set_num_threads(1)
     return list(matrix.run(UNSEEN, dn.compare, Path(folder), chosen=matrix.cells(UNSEEN, [name])))
 
 

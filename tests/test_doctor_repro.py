@@ -74,6 +74,16 @@ def test_a_wrong_epsilon_is_shown_by_one_filter(net, x, tmp_path, monkeypatch, c
     assert "epsilon 0.001" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_fault_behind_a_value_that_is_right_keeps_the_whole_layer(net, x, tmp_path):
+    values = dn.dump(net, x, stages=("sums", "normal", "post"))
+    wrong = {name: np.array(values[name]) for name in ("0.sums", "0.normal", "0.post")}
+    wrong["0.post"] = np.maximum(wrong["0.normal"], 0)
+    found = dn.compare(net, wrong, x)
+    assert found.cause.kind == "activation.kind"
+    again = dn.load(found.write_repro(tmp_path / "repro") / "repro.cfg")
+    assert (again.c, again.layers[0].out_shape.c) == (3, 2)  # of 8 filters; one alone would pass for another activation
+
+
 def test_an_unknown_fault_in_three_filters_leaves_the_worst_one(net, x, tmp_path):
     values = theirs(net, x)
     for channel, by in ((1, 0.5), (4, 3.0), (5, 1.0)):

@@ -117,7 +117,8 @@ def _selections(segment: Segment) -> Iterator[npt.NDArray[np.intp] | None]:
 
 def _parts(segment: Segment, section: Section, filters: npt.NDArray[np.intp] | None) -> _Parts:
     layer = segment.runner.layer_of(segment.step)
-    x = np.ascontiguousarray(segment.values[segment.steps[0].inputs[0]][:1])
+    first = next(step for step in segment.runner.steps if step.layer == layer.index)
+    x = np.ascontiguousarray(segment.values[first.inputs[0]][:1])
     expected = segment.theirs[:1]
     changed = {} if filters is None else {"filters": str(len(filters))}
     lines = [f"{option.key}={changed.get(option.key, option.value)}" for option in section.options]
