@@ -19,7 +19,7 @@ from pydarknetbn.doctor.situation import Hypothesis, Place, Trial
 from pydarknetbn.doctor.steps import INPUT, input_step
 
 EXPLAINS = 8.0
-"""Multiples of the rounding noise, of the largest difference."""
+"""Multiples of the rounding noise."""
 W, H = 40, 32
 CFG = cfg_of("conv filters=6 size=3 pad=1 activation=linear", w=W, h=H)
 
@@ -43,7 +43,7 @@ def place_of(x: Array, theirs: Array | None = None, picture: Array | None = PICT
     return Place(RUNNER, input_step(NET), [x], {INPUT: x}, picture, theirs)
 
 
-def trial_of(theirs: Array, largest: list[float] | None = None) -> Trial:
+def trial_of(theirs: Array) -> Trial:
     """Against what the other side was given."""
     noise = 2 * 2.0**-24 * float(np.abs(theirs).max())
 
@@ -263,6 +263,30 @@ def test_fit_kernel_and_channels_together() -> None:
     assert found.values["fit"] == "letterboxed in a field of 128/255"
     assert found.values["kernel"] == "Pillow's BICUBIC with antialiasing in bytes"
     assert only(explained(theirs[:, ::-1]), "input.fit").values["channels"] == "BGR"
+
+
+def test_bytes_of_another_kernel_that_are_not_divided() -> None:
+    """As by cv2.resize of a frame, or Pillow's, without a division, or with ImageNet's numbers after it."""
+    pixels = np.asarray(Image.fromarray(LEVELS).resize((W, H), Image.Resampling.BILINEAR)).astype(np.float64)
+    planes = pixels.transpose(2, 0, 1)[np.newaxis]
+    found = only(explained(planes[:, ::-1]), "input.scale")
+    assert found.values["values"] == "multiplied by 255"
+    assert found.values["channels"] == "BGR"
+    assert found.values["kernel"] == "Pillow's BILINEAR with antialiasing in bytes"
+    found = only(explained(per_channel(planes / 255, MEAN, DEVIATION)), "input.normalization")
+    assert found.values["values"] == "normalized with ImageNet's mean and deviation"
+    assert found.values["kernel"] == "Pillow's BILINEAR with antialiasing in bytes"
+
+
+def test_few_bytes_that_are_rounded_otherwise_are_the_kernels_own() -> None:
+    """Of 3840 values 30 are one byte off; of another kernel's, or two bytes off, they are not taken."""
+    pixels = np.asarray(Image.fromarray(LEVELS).resize((W, H), Image.Resampling.BICUBIC)).transpose(2, 0, 1).astype(np.float64)
+    at = np.random.default_rng(1).choice(pixels.size, 30, replace=False)
+    pixels.ravel()[at] = np.where(pixels.ravel()[at] < 128, pixels.ravel()[at] + 1, pixels.ravel()[at] - 1)
+    found = only(explained(pixels[np.newaxis] / 255), "input.resize")
+    assert found.values["kernel"] == "Pillow's BICUBIC with antialiasing in bytes"
+    pixels.ravel()[at[0]] = 255 - pixels.ravel()[at[0]]
+    assert explained(pixels[np.newaxis] / 255) == []
 
 
 # --- no fault, and unknown ------------------------------------------------------------------------------------------------------
