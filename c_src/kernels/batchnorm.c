@@ -31,19 +31,23 @@ static size_t channels_of(const chunk *c) {
     return c->end - c->first;
 }
 
-/* Reads planes that lie beside each other from end to end, so that the processor runs ahead: on many short rows at a time it does
- * not. */
-static void touch(const float *first, size_t n) {
-    enum { FLOATS_OF_A_LINE = 16, FEW = 12 << 10 };
-    for (size_t i = 0; n <= FEW && i < n; i += FLOATS_OF_A_LINE) (void)*(const volatile float *)(first + i);
+/* Where the channel before ends a span, reads the next span's planes of image b from end to end: so the processor runs ahead, which it
+ * does not on many short rows at a time. Long rows need no help. */
+static void read_ahead(const chunk *c, const float *array, size_t b, size_t i) {
+    enum { FLOATS_OF_A_LINE = 16, SPAN = 1 << 15 };
+    const batchnorm_pass *p = c->j->p;
+    size_t width = c->j->width, groups = SPAN / (width * p->spatial);
+    if (!groups || i % (groups * width)) return;
+    size_t end = i + groups * width < channels_of(c) ? i + groups * width : channels_of(c);
+    const float *first = array + (b * p->c + c->first + i) * p->spatial;
+    for (size_t k = 0; k < (end - i) * p->spatial; k += FLOATS_OF_A_LINE) (void)*(const volatile float *)(first + k);
 }
 
 /* The planes of a group of image b, from the chunk's channel i on */
 static void point(const chunk *c, const float *array, size_t b, size_t i, const float **planes) {
     const batchnorm_pass *p = c->j->p;
-    size_t width = c->j->width;
-    for (size_t k = 0; k < width; ++k) planes[k] = array + (b * p->c + channel_at(c, i + k)) * p->spatial;
-    touch(planes[0], (size_t)(planes[width - 1] - planes[0]) + p->spatial);
+    for (size_t k = 0; k < c->j->width; ++k) planes[k] = array + (b * p->c + channel_at(c, i + k)) * p->spatial;
+    read_ahead(c, array, b, i);
 }
 
 /* An array that may be NULL, at an offset */

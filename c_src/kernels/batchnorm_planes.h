@@ -2,6 +2,18 @@
  * batchnorm_lanes.h. */
 
 typedef int whole_lanes __attribute__((vector_size(LANES * sizeof(int))));
+typedef long long wide_bits __attribute__((vector_size(32)));
+
+enum { PARTS = LANES / 4, STEP = 2 * LANES }; /* STEP: values that are taken at a time */
+
+/* A quad of some lanes, and lanes of quads; macros for the same reason as in batchnorm_lanes.h */
+#if defined(__AVX2__)
+#define PART(v, k) ((quad)((k) ? _mm256_extractf128_ps((__m256)(v), 1) : _mm256_castps256_ps128((__m256)(v))))
+#define JOIN(parts) ((lanes)_mm256_set_m128((__m128)(parts)[1], (__m128)(parts)[0]))
+#else
+#define PART(v, k) ((quad)(v))
+#define JOIN(parts) ((lanes)(parts)[0])
+#endif
 
 /* ---- quotients -------------------------------------------------------------------------------------------------------------- *
  * A division in double is slow, and its result only counts once it is rounded to float. So the product with the reciprocal is taken
@@ -33,38 +45,61 @@ static inline __attribute__((always_inline)) lanes quotients(lanes off, const pr
     return one;
 }
 
-static inline float quotient_of(float off, const divisor *by) {
-    return by->how == BY_FLOAT ? off / (float)by->root : (float)((double)off / by->root);
-}
-
 static inline __attribute__((always_inline)) lanes divided(lanes off, double root) {
-    float values[LANES];
-    store(values, off);
-    for (size_t k = 0; k < LANES; k += 4) {
-        wide w = WIDEN(load_quad(values + k)) / root;
-        store_quad(values + k, NARROW(w));
+    quad parts[PARTS];
+    for (size_t k = 0; k < PARTS; ++k) {
+        wide w = WIDEN(PART(off, k)) / root;
+        parts[k] = NARROW(w);
     }
-    return load(values);
+    return JOIN(parts);
 }
 
-static inline int any(whole_lanes bits) {
 #if defined(__AVX2__)
-    return !_mm256_testz_si256((__m256i)bits, (__m256i)bits);
-#else
-    typedef long long words __attribute__((vector_size(LANES * sizeof(int))));
-    words all = (words)bits;
-    long long some = 0;
-    for (size_t k = 0; k < LANES / 2; ++k) some |= all[k];
-    return some != 0;
-#endif
+static inline int any(whole_lanes all) {
+    return !_mm256_testz_si256((__m256i)all, (__m256i)all);
 }
 
-static inline void normalize_some(const plane_normalization *n, size_t i) {
-    for (; i < n->n; ++i) {
-        float x = n->input[i], quotient = quotient_of(x - n->by->mean, n->by);
-        if (n->x) n->x[i] = x;
-        if (n->x_norm) n->x_norm[i] = quotient;
-        n->output[i] = quotient * n->scale + n->bias;
+static inline int any_wide(const wide_bits *all) {
+    return !_mm256_testz_si256((__m256i)*all, (__m256i)*all);
+}
+#else
+typedef long long half_bits __attribute__((vector_size(16)));
+
+static inline int any(whole_lanes all) {
+    half_bits half = (half_bits)all;
+    return (half[0] | half[1]) != 0;
+}
+
+static inline int any_wide(const wide_bits *all) {
+    return ((*all)[0] | (*all)[1] | (*all)[2] | (*all)[3]) != 0;
+}
+#endif
+
+/* Values i..i+STEP */
+static inline __attribute__((always_inline)) void quotients_step(const float *input, const divisor *by,
+                                                                 const product_constants *product, int how, lanes *x,
+                                                                 lanes *quotient) {
+    lanes off[2];
+    whole_lanes unsure = {0};
+    for (size_t k = 0; k < 2; ++k) {
+        x[k] = load(input + k * LANES), off[k] = x[k] - by->mean;
+        if (how == BY_FLOAT)
+            quotient[k] = off[k] / (float)by->root;
+        else if (how == BY_DOUBLE)
+            quotient[k] = divided(off[k], by->root);
+        else
+            quotient[k] = quotients(off[k], product, how == BY_PRODUCT_OR_TINY, &unsure);
+    }
+    if (how >= BY_PRODUCT && __builtin_expect(any(unsure), 0))
+        quotient[0] = divided(off[0], by->root), quotient[1] = divided(off[1], by->root);
+}
+
+static inline __attribute__((always_inline)) void store_step(const plane_normalization *n, size_t i, const lanes *x,
+                                                             const lanes *quotient) {
+    for (size_t k = 0; k < 2; ++k) {
+        if (n->x) store(n->x + i + k * LANES, x[k]);
+        if (n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
+        store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
     }
 }
 
@@ -72,32 +107,35 @@ static inline __attribute__((always_inline)) void normalize_all(const plane_norm
     const plane_normalization n = *whole; /* copies, which no store to the output can change */
     const divisor by = *n.by;
     const product_constants product = {by.head - (lanes){0}, by.low - (lanes){0}, by.high - (lanes){0}};
-    float root = (float)by.root;
-    size_t i = 0;
-    for (; i + 2 * LANES <= n.n; i += 2 * LANES) {
-        lanes x[2], off[2], quotient[2];
-        whole_lanes unsure = {0};
-        for (size_t k = 0; k < 2; ++k) {
-            x[k] = load(n.input + i + k * LANES), off[k] = x[k] - by.mean;
-            if (how == BY_FLOAT)
-                quotient[k] = off[k] / root;
-            else if (how == BY_DOUBLE)
-                quotient[k] = divided(off[k], by.root);
-            else
-                quotient[k] = quotients(off[k], &product, how == BY_PRODUCT_OR_TINY, &unsure);
-        }
-        if (how >= BY_PRODUCT && __builtin_expect(any(unsure), 0))
-            quotient[0] = divided(off[0], by.root), quotient[1] = divided(off[1], by.root);
-        for (size_t k = 0; k < 2; ++k) {
-            if (n.x) store(n.x + i + k * LANES, x[k]);
-            if (n.x_norm) store(n.x_norm + i + k * LANES, quotient[k]);
-            store(n.output + i + k * LANES, quotient[k] * n.scale + n.bias);
-        }
+    lanes x[2], quotient[2], last_x[2], last[2];
+    size_t i = 0, end = n.n - STEP;
+    for (; i + STEP <= end; i += STEP) {
+        quotients_step(n.input + i, &by, &product, how, x, quotient);
+        store_step(&n, i, x, quotient);
     }
-    normalize_some(whole, i);
+    /* The last two steps overlap and may be in place: both are computed before one is stored. */
+    quotients_step(n.input + i, &by, &product, how, x, quotient);
+    quotients_step(n.input + end, &by, &product, how, last_x, last);
+    store_step(&n, i, x, quotient);
+    store_step(&n, end, last_x, last);
+}
+
+/* Fewer values than a step */
+static void normalize_few(const plane_normalization *n) {
+    for (size_t i = 0; i < n->n; ++i) {
+        float x = n->input[i], off = x - n->by->mean;
+        float quotient = n->by->how == BY_FLOAT ? off / (float)n->by->root : (float)((double)off / n->by->root);
+        if (n->x) n->x[i] = x;
+        if (n->x_norm) n->x_norm[i] = quotient;
+        n->output[i] = quotient * n->scale + n->bias;
+    }
 }
 
 static void normalize(const plane_normalization *n) {
+    if (n->n < STEP) {
+        normalize_few(n);
+        return;
+    }
     switch (n->by->how) {
         case BY_FLOAT: normalize_all(n, BY_FLOAT); break;
         case BY_DOUBLE: normalize_all(n, BY_DOUBLE); break;
@@ -106,47 +144,84 @@ static void normalize(const plane_normalization *n) {
     }
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------------------- */
+/* ---- backward --------------------------------------------------------------------------------------------------------------- *
+ * delta/root + variance_term*(x - mean)/count + mean_term, in double and left to right. Here too products stand for the quotients:
+ * their sum errs by 9 * 2^-53 of the three magnitudes together. It is sure where it is farther than that from the next border
+ * between two floats: 2^15 units of a double, which are 2^-38 of the sum, unless the three cancel to less than 2^-10 of the first
+ * and the last. Subnormal results, whose borders are elsewhere, count as unsure. */
 
-#define WIDE_MAGNITUDE 0x7fffffffffffffff
-#define SLACK 0x1p-50 /* relative; reciprocal, product, quotient and two sums err by 2^-53 each */
+#define CANCELS 0x1p-10
+#define NEAR 0x8000
+#define BORDER 0x10000000      /* of the 29 bits that a double has beyond a float */
+#define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
 
-typedef long long bits __attribute__((vector_size(16)));
-typedef long long wide_bits __attribute__((vector_size(32)));
+typedef struct {
+    double inverse, rate;
+    float of_first, least; /* the result's magnitude may not be below of_first * |scaled delta| + least */
+} carry_constants;
 
-static inline int differ(quad a, quad b) {
-    bits all = (bits)a ^ (bits)b;
-#if defined(__AVX2__)
-    return !_mm_testz_si128((__m128i)all, (__m128i)all);
-#else
-    return (all[0] | all[1]) != 0;
-#endif
-}
-
-/* delta/root + variance_term*(x - mean)/count + mean_term, left to right */
-static inline float carried(const plane_delta *d, float delta, float x) {
-    double term = (double)(delta * d->scale) / d->root;
-    if (!d->constant) term = term + d->variance_term * (double)(x - d->mean) / d->count + d->mean_term;
-    return (float)term;
-}
-
-static void carry(const plane_delta *plane) {
-    const plane_delta d = *plane; /* a copy, which no store to the output can change */
-    double inverse = 1 / d.root, share = d.constant ? 0 : 1 / d.count, sure = d.mean_term < 0 ? -d.mean_term : d.mean_term;
-    size_t i = 0;
-    for (; i + 4 <= d.n; i += 4) {
-        quad delta = load_quad(d.delta + i), x = load_quad(d.x + i), off = x - d.mean, scaled = delta * d.scale;
-        wide first = WIDEN(scaled) * inverse, second = {0}, term = first;
-        if (!d.constant) {
-            second = d.variance_term * WIDEN(off) * share;
-            term = first + second + d.mean_term;
+/* A step's results */
+static inline __attribute__((always_inline)) void carry_step(const plane_delta *d, const carry_constants *c, int constant, size_t i,
+                                                             lanes *result) {
+    lanes scaled[2], off[2];
+    wide_bits near = {0};
+    whole_lanes small = {0};
+    for (size_t k = 0; k < 2; ++k) {
+        quad parts[PARTS];
+        scaled[k] = load(d->delta + i + k * LANES) * d->scale, off[k] = load(d->x + i + k * LANES) - d->mean;
+        for (size_t q = 0; q < PARTS; ++q) {
+            wide term = WIDEN(PART(scaled[k], q)) * c->inverse;
+            if (!constant) term = term + WIDEN(PART(off[k], q)) * c->rate + d->mean_term;
+            near |= (((wide_bits)term - (BORDER - NEAR)) & BEYOND_NEAR) == 0;
+            parts[q] = NARROW(term);
         }
-        wide slack = ((wide)((wide_bits)first & WIDE_MAGNITUDE) + (wide)((wide_bits)second & WIDE_MAGNITUDE) + sure) * SLACK;
-        wide low = term - slack, high = term + slack;
-        quad result = NARROW(low);
-        if (differ(result, NARROW(high)))
-            for (size_t k = 0; k < 4; ++k) result[k] = carried(plane, delta[k], x[k]);
-        store_quad(d.output + i, result);
+        result[k] = JOIN(parts);
+        lanes size = (lanes)((whole_lanes)result[k] & MAGNITUDE), of = (lanes)((whole_lanes)scaled[k] & MAGNITUDE);
+        small |= ~(size >= of * c->of_first + c->least);
     }
-    for (; i < d.n; ++i) d.output[i] = carried(plane, d.delta[i], d.x[i]);
+    if (__builtin_expect(!any(small) && !any_wide(&near), 1)) return;
+    for (size_t k = 0; k < 2; ++k) {
+        quad parts[PARTS];
+        for (size_t q = 0; q < PARTS; ++q) {
+            wide term = WIDEN(PART(scaled[k], q)) / d->root;
+            if (!constant) term = term + d->variance_term * WIDEN(PART(off[k], q)) / d->count + d->mean_term;
+            parts[q] = NARROW(term);
+        }
+        result[k] = JOIN(parts);
+    }
+}
+
+static inline __attribute__((always_inline)) void carry_all(const plane_delta *whole, int constant) {
+    const plane_delta d = *whole; /* a copy, which no store to the output can change */
+    double inverse = 1 / d.root, size = d.mean_term < 0 ? -d.mean_term : d.mean_term;
+    const carry_constants c = {inverse, d.variance_term / d.count, constant ? 0 : (float)(inverse * CANCELS),
+                               (float)(size * CANCELS) + 0x1p-125F};
+    lanes result[2], last[2];
+    size_t i = 0, end = d.n - STEP;
+    for (; i + STEP <= end; i += STEP) {
+        carry_step(&d, &c, constant, i, result);
+        store(d.output + i, result[0]), store(d.output + i + LANES, result[1]);
+    }
+    carry_step(&d, &c, constant, i, result); /* as in normalize_all() */
+    carry_step(&d, &c, constant, end, last);
+    store(d.output + i, result[0]), store(d.output + i + LANES, result[1]);
+    store(d.output + end, last[0]), store(d.output + end + LANES, last[1]);
+}
+
+/* Fewer values than a step */
+static void carry_few(const plane_delta *d) {
+    for (size_t i = 0; i < d->n; ++i) {
+        double term = (double)(d->delta[i] * d->scale) / d->root;
+        if (!d->constant) term = term + d->variance_term * (double)(d->x[i] - d->mean) / d->count + d->mean_term;
+        d->output[i] = (float)term;
+    }
+}
+
+static void carry(const plane_delta *d) {
+    if (d->n < STEP)
+        carry_few(d);
+    else if (d->constant)
+        carry_all(d, 1);
+    else
+        carry_all(d, 0);
 }
