@@ -86,7 +86,7 @@ def verdict(comparison: Comparison) -> str:
 
 def _clean(comparison: Comparison) -> str:
     rows = comparison.rows
-    worst = max(rows, key=lambda row: row.multiple)
+    worst = max((row for row in rows if row.cause is None), key=lambda row: row.multiple, default=rows[0])
     notes = "".join(f"; {cause.words}, which is no fault: {cause.evidence}" for cause in comparison.causes)
     found = f"all {len(rows)} values that the two sides share are within rounding, at most {_times(worst.multiple)} its noise"
     named = [name for name in comparison.unmatched if comparison.source == "arrays"]
