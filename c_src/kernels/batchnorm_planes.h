@@ -152,8 +152,9 @@ static void normalize(const plane_normalization *n) {
 
 #define CANCELS 0x1p-10
 #define NEAR 0x8000
-#define BORDER 0x10000000      /* of the 29 bits that a double has beyond a float */
-#define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
+#define BEYOND_FLOAT 0x1fffffff /* the 29 bits that a double has beyond a float */
+#define BORDER 0x10000000       /* of those */
+#define BEYOND_NEAR 0x1fff0000  /* those of them that say how far it is */
 
 typedef struct {
     double inverse, rate;
@@ -172,7 +173,7 @@ static inline __attribute__((always_inline)) void carry_step(const plane_delta *
         for (size_t q = 0; q < PARTS; ++q) {
             wide term = WIDEN(PART(scaled[k], q)) * c->inverse;
             if (!constant) term = term + WIDEN(PART(off[k], q)) * c->rate + d->mean_term;
-            near |= (((wide_bits)term - (BORDER - NEAR)) & BEYOND_NEAR) == 0;
+            near |= ((((wide_bits)term & BEYOND_FLOAT) - (BORDER - NEAR)) & BEYOND_NEAR) == 0;
             parts[q] = NARROW(term);
         }
         result[k] = JOIN(parts);
