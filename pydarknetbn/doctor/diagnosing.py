@@ -34,14 +34,12 @@ class Found:
         hypotheses: all together; more than one where a value has several faults.
         before, after: the largest difference without and with them, in multiples of the noise.
         others: different ones that explain it as well.
-        everywhere: they hold for every step of their kinds in the segment.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     before: float
     after: float
     others: tuple[Hypothesis, ...] = ()
-    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,7 @@ def _best(segment: Segment, fitting: Sequence[_Score], before: tuple[Hypothesis,
     close = [score for score in fitting if score.largest <= max(least * _CLEARLY, 1.0)]
     chosen = min(close, key=lambda score: score.hypothesis.parameters)  # the first of equals
     others = {score.hypothesis.kind: score.hypothesis for score in close if score.hypothesis.kind != chosen.hypothesis.kind}
-    everywhere = len({step.layer for step in chosen.steps}) > 1
-    return Found((*before, chosen.hypothesis), segment.multiple, chosen.largest, tuple(others.values()), everywhere)
+    return Found((*before, chosen.hypothesis), segment.multiple, chosen.largest, tuple(others.values()))
 
 
 def _pair(segment: Segment, picture: Array | None, scores: Sequence[_Score]) -> Found | None:

@@ -31,7 +31,6 @@ FACTOR = 8.0
 _MEASURED = 16  # channels of a kernel from which their order tells something
 _SPREAD = 3.0  # the largest of many differences is about that many times their root mean square
 _APPROXIMATED = 12.0  # roundings that exp, tanh and what is made of them are off in other libraries
-_SMOOTH = frozenset({"linear", "relu", "leaky", "relu6", "ramp", "hardtan", "relie", "plse", "lhtan", "stair", "revleaky"})
 _COPIES = frozenset({"maxpool", "route", "upsample", "reorg", "reorg3d", "dropout", "empty", "cost", "contrastive"})
 
 
@@ -107,8 +106,3 @@ def _of_sums(runner: Runner, step: Step, x: Array, sums: Array, unit: float) -> 
     turned = x.reshape(len(x), groups, depth, *x.shape[2:])[:, :, ::-1].reshape(x.shape)
     apart = sums.astype(np.float64) - convolved(np.ascontiguousarray(turned), weights[:, ::-1])
     return np.asarray(_SPREAD * np.sqrt(np.square(apart).mean(axis=(0, 2, 3))))
-
-
-def is_smooth(name: str) -> bool:
-    """Whether an activation has no function that libraries approximate in ways of their own."""
-    return name in _SMOOTH
