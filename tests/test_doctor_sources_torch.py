@@ -135,6 +135,7 @@ class Permuted(nn.Module):
         return self.port(x.permute(0, 3, 1, 2))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_a_scripted_module_is_seen_as_well():
     trace = trace_of(torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU())), X)
     assert [tensor.op for tensor in trace.tensors] == ["conv", "relu"]
