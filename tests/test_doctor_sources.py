@@ -1,4 +1,4 @@
-"""The other side of a comparison: each kind becomes the values that it computes, and what cannot be read is told in one sentence."""
+"""The other side of a comparison: each kind becomes the values that it computes; what cannot be read is told in one sentence."""
 
 from __future__ import annotations
 

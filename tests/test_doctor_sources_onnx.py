@@ -15,7 +15,7 @@ from pydarknetbn.doctor.sources import trace_of
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
-from onnx import TensorProto, helper, numpy_helper
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 X = noise(2, 3, 4, 5, seed=1)
 KERNEL = noise(4, 3, 1, 1, seed=2) - np.float32(0.5)

@@ -13,8 +13,7 @@ from pydarknetbn.doctor.sources import trace_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torch import nn
-from torch.nn import functional
+nn, functional = torch.nn, torch.nn.functional
 
 X = noise(2, 3, 4, 5, seed=1) - np.float32(0.5)
 
