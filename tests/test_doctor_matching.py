@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +13,9 @@ from nets import CFG, cfg_of, noise, tiny_yolo
 from pydarknetbn import convert
 from pydarknetbn._native import Array
 from pydarknetbn.doctor.matching import Matching, match
-from pydarknetbn.doctor.names import read_names
 from pydarknetbn.doctor.running import Runner
 from pydarknetbn.doctor.sources import trace_of
-from pydarknetbn.doctor.steps import INPUT, steps_of
+from pydarknetbn.doctor.steps import INPUT
 from pydarknetbn.doctor.trace import Tensor, Trace
 
 WEIGHTS = CFG.parent / "pydarknetbn" / "data" / "shapes.weights"
@@ -163,14 +161,19 @@ def test_layers_that_change_nothing_may_be_missing():
     assert pairs(side.match(shown)) == {number: f"v{number}" for number in shown}
 
 
+def test_sums_whose_biases_are_zero_are_the_layers_output_where_they_are_shown_once():
+    side = Side(dn.load(cfg_of("conv filters=6 size=3 pad=1 activation=linear"), None, seed=1))
+    sums, post = side.values[0], side.values[1]
+    assert np.array_equal(sums, post)
+    assert pairs(side.match({"conv": sums})) == {1: "vconv"}
+    assert pairs(side.match({"conv": sums, "add": post})) == {0: "vconv", 1: "vadd"}
+
+
 def test_a_mish_that_is_written_out_is_one_activation():
-    side = Side(
-        dn.load(
-            cfg_of("conv batch_normalize=1 filters=6 size=3 pad=1 activation=mish", "conv filters=4 size=1 activation=linear"),
-            None,
-            seed=1,
-        )
-    )
+    sections = ("conv batch_normalize=1 filters=6 size=3 pad=1 activation=mish", "conv filters=4 size=1 activation=linear")
+    net = dn.load(cfg_of(*sections), None, seed=1)
+    net.layers[0].rolling_variance[...] = 1
+    side = Side(net)
     normal = side.values[1]
     extra = np.log1p(np.exp(normal))
     shown = {
@@ -270,55 +273,6 @@ def test_what_the_user_names_comes_first(tiny):
     assert (found.by_step[tiny.at(4)].tensor, found.by_step[tiny.at(4)].how) == ("vcopy", "by name")
     assert found.by_step[tiny.at(12)].how == "by name"
     with pytest.raises(
-        dn.ShapeError, match=r"^names: layer 4 is \(8, 8, 8\), v2 is \(2, 4, 16, 16\), which cannot be the same values$"
+        dn.ShapeError, match=r"^names: layer 4 is 8 x 8 x 8, v2 is \(2, 4, 16, 16\), which cannot be the same values$"
     ):
         tiny.match(values, names={4: "v2"})
-
-
-STEPS = steps_of(tiny_yolo())
-
-
-def test_names_are_read_from_a_dict_json_or_lines(tmp_path):
-    entries = {"input": "x", "0.sums": "a", "0 [convolutional] normal": "b", "7": "c", "7.boxes": "d"}
-    (tmp_path / "names.json").write_text(json.dumps(entries), encoding="utf-8")
-    lines = ["# layer = name", "", *(f"{key} = {name}" for key, name in entries.items())]
-    (tmp_path / "names.txt").write_text("\n".join(lines), encoding="utf-8")
-    want = {INPUT: "x", 0: "a", 1: "b", 14: "c", 15: "d"}
-    for names in (entries, tmp_path / "names.json", str(tmp_path / "names.txt")):
-        assert read_names(names, STEPS, "abcdx") == want
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        ({"99": "relu1"}, "there is no layer 99; the network's are 0 to 12"),
-        ({"1.sums": "relu1"}, "layer 1 has no sums; it has post"),
-        ({"first": "relu1"}, "expected a layer such as 12, 12.sums, 12.normal or input, got 'first'"),
-        ({"0": "relu2"}, "0 is called 'relu2', which is no value of the other side; did you mean relu1?"),
-        ({"0": "zzz"}, "0 is called 'zzz', which is no value of the other side; it has 2, such as relu1, conv1"),
-        ({"0": "relu1", "0.post": "conv1"}, "0.post is named twice, as 'relu1' and 'conv1'"),
-    ],
-)
-def test_a_name_that_is_none_is_told(names, words):
-    with pytest.raises(dn.CfgError) as caught:
-        read_names(names, STEPS, ["relu1", "conv1"])
-    assert str(caught.value).endswith(words)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("names.txt", "0 = relu1\n\n1 relu\n", "names.txt:3: expected a line such as `12 = model.3.relu`, got '1 relu'"),
-        ("names.txt", "# all\n0 = nothing\n", "names.txt:2: 0 is called 'nothing'"),
-        ("names.json", "[1]", 'names.json: expected an object such as {"12": "model.3.relu"}'),
-        ("names.json", "{", "names.json: is no JSON: "),
-    ],
-)
-def test_a_map_of_names_that_cannot_be_read_is_told_with_its_line(name, text, words, tmp_path):
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(dn.CfgError) as caught:
-        read_names(tmp_path / name, STEPS, ["relu1"])
-    assert words in str(caught.value)
-    with pytest.raises(dn.CfgError, match="cannot be read as a map of names"):
-        read_names(tmp_path / "none", STEPS, ["relu1"])
