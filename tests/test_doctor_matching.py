@@ -240,16 +240,18 @@ def test_a_head_may_have_its_axes_in_another_order(tiny, order):
 
 
 @pytest.mark.parametrize("pixels", [False, True], ids=["shares", "pixels"])
-def test_a_table_of_boxes_is_read_in_shares_or_pixels(tiny, pixels):
-    boxes = tiny.at(7, "boxes")
-    rows = tiny.values[boxes].reshape(2, 2, 8, 16).transpose(0, 1, 3, 2).reshape(2, 32, 8).copy()
+def test_a_table_of_boxes_is_read_in_shares_or_pixels(pixels):
+    head = "yolo mask=0,1 anchors=10,14,23,27 classes=3 num=2"
+    side = Side(dn.load(cfg_of("conv filters=16 size=3 pad=1 activation=linear", head, w=24, h=8), None, seed=1))
+    boxes = side.at(1, "boxes")
+    rows = side.values[boxes].reshape(2, 2, 8, -1).transpose(0, 1, 3, 2).reshape(2, -1, 8).copy()
     if pixels:
-        rows[..., [0, 2]] *= tiny.net.w
-        rows[..., [1, 3]] *= tiny.net.h
-    found = tiny.match({**{number: value for number, value in tiny.values.items() if number != boxes}, boxes: rows})
+        rows[..., [0, 2]] *= 24
+        rows[..., [1, 3]] *= 8
+    found = side.match({side.at(0): side.values[side.at(0)], side.at(1): side.values[side.at(1)], boxes: rows})
     assert found.by_step[boxes].tensor == f"v{boxes}"
     assert ("in pixels" in found.by_step[boxes].how) is pixels
-    np.testing.assert_allclose(found.by_step[boxes].array, tiny.values[boxes], rtol=2.0**-23)  # times and by the size
+    np.testing.assert_allclose(found.by_step[boxes].array, side.values[boxes], rtol=2.0**-23)  # times and by the size
 
 
 def test_one_table_may_hold_the_boxes_of_all_heads(tiny):
