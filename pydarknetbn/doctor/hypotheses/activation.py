@@ -157,7 +157,7 @@ _MISHES: Mapping[str, Callable[[Doubles], Doubles]] = MappingProxyType(
         "x * softplus(tanh(x))": lambda x: x * _softplus(np.tanh(x)),
         "x * tanh(log(1 + exp(x))) with base 2": lambda x: x * np.tanh(np.log2(1 + np.exp(np.minimum(x, 500)))),
         "x * softplus(x)": lambda x: x * _softplus(x),
-        "x * tanh(softplus(2x)) / 2": lambda x: x * np.tanh(_softplus(2 * x) / 2),
+        "x * tanh(softplus(2x) / 2)": lambda x: x * np.tanh(_softplus(2 * x) / 2),
         "mish with softplus cut at 1": lambda x: x * np.tanh(np.where(x > 1, x, _softplus(x))),
         "mish with x * x instead of exp(x)": lambda x: x * np.tanh(np.log1p(x * x)),
     }

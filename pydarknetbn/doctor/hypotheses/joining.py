@@ -105,7 +105,8 @@ def _other_sources(place: Place, position: int, groups: int, group: int) -> Iter
 
 def _name(place: Place, number: int) -> str:
     step = place.runner.steps[number]
-    stages = {"sums": " before its batchnorm", "normal": " before its activation"}
+    after = {each.inputs[0]: each.kind for each in place.runner.steps if each.inputs and each.layer == step.layer}
+    stages = {"sums": f" before its {after.get(number, '')}", "normal": " before its activation"}
     return f"layer {step.layer}{stages.get(step.stage, '')}"
 
 

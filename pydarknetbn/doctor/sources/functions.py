@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from ..._native import Array
@@ -21,10 +22,10 @@ def trace_of_function(function: Callable[..., Any], x: Array, other_input: Any) 
         StateError: it raises an error.
         DtypeError: it gives no arrays.
     """
-    given = x.copy() if other_input is None else other_input
+    given = x if other_input is None else other_input
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
-        result = function(given)
+        result = function(deepcopy(given))  # which it may overwrite
     except Exception as reason:
         raise StateError(f"{name} raised {type(reason).__name__}: {reason}") from reason
     if isinstance(result, Mapping):
