@@ -103,10 +103,10 @@ typedef struct {
 INLINED reduced reduce(double x) {
     double shifted = x * 0x1.71547652b82fep+0 + ROUNDER, k = shifted - ROUNDER;
     double high = x - k * LN2_HIGH, low = k * LN2_LOW, r = high - low, r2 = r * r, r4 = r2 * r2;
-    double p2 = (0x1.0000000000001p-1 + r * 0x1.5555555555556p-3) + r2 * (0x1.5555555553d63p-5 + r * 0x1.11111111109b3p-7);
-    double p6 = (0x1.6c16c1788bd90p-10 + r * 0x1.a01a01a7c41d5p-13) + r2 * (0x1.a019b90d2ae7ap-16 + r * 0x1.71de0dae63bb3p-19);
-    double p10 = 0x1.289185613a3d6p-22 + r * 0x1.af38a9b0ec855p-26;
-    return (reduced){shifted, high, r2 * (p2 + r4 * (p6 + r4 * p10)) - low};
+    double p3 = (0x1.5555555555556p-3 + r * 0x1.5555555555555p-5) + r2 * (0x1.11111111109b3p-7 + r * 0x1.6c16c16c167e1p-10);
+    double p7 = (0x1.a01a01a7c41d5p-13 + r * 0x1.a01a01a47b054p-16) + r2 * (0x1.71de0dae63bb3p-19 + r * 0x1.27e4e1f48534fp-22);
+    double p11 = 0x1.af38a9b0ec855p-26 + r * 0x1.1f66df7fca49fp-29;
+    return (reduced){shifted, high, r2 * .5 + (r * r2 * (p3 + r4 * (p7 + r4 * p11)) - low)};
 }
 
 /* In two powers of 2, since one would not reach infinity and the smallest numbers. */
