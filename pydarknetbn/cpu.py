@@ -86,7 +86,8 @@ def libm(name: str) -> Iterator[None]:
 
 
 def _libm() -> str:
-    return ffi.string(lib.libm_in_use()).decode()
+    name: str = ffi.string(lib.libm_in_use()).decode()
+    return name
 
 
 def _set_libm(name: str, where: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heads import Head, make_head
 import libm
+from heads import Head, make_head
 from pydarknetbn.boxes import Detections, decode, suppress
 from pydarknetbn.dialect import PROFILES, LayerRule
 
