@@ -22,33 +22,9 @@ FLOAT = replace(PROFILES["alexeyab-cpu"].layers.arithmetic, transcendental="floa
 DOUBLE = replace(FLOAT, transcendental="double", gelu="double", piecewise="double", leaky="double", leaky_host="double")
 RULES = {"float": replace(FLOAT, leaky_host="float"), "double": DOUBLE}
 # Where a formula changes: ends of pieces, 0 * inf, softplus, over- and underflow of exp in float and in double.
-EDGES = [
-    0,
-    1,
-    2,
-    4,
-    6,
-    20,
-    22,
-    44,
-    87.3,
-    88.7,
-    88.8,
-    103.9,
-    104,
-    150,
-    709.7,
-    709.8,
-    745.1,
-    760,
-    1e30,
-    3e38,
-    1e-20,
-    1e-40,
-    1e-45,
-    np.inf,
-]
-SPECIAL = np.array([np.nan, *EDGES, *(-edge for edge in EDGES)], np.float32)
+EDGES = [0, 1, 2, 4, 6, 20, 22, 44, 87.3, 88.7, 88.8, 103.9, 104, 150, 709.7, 709.8, 745.1, 760]
+TINY_AND_HUGE = [1e-45, 1e-40, 1e-20, 1e30, 3e38, np.inf]
+SPECIAL = np.array([np.nan, *(sign * edge for edge in EDGES + TINY_AND_HUGE for sign in (1, -1))], np.float32)
 
 
 def run(function: object, x: Array, name: str, rule: ArithmeticRule, host: bool) -> Array:

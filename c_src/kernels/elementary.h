@@ -1,10 +1,11 @@
 /* exp, log, tanh and cubes: the package's own, which are inlined into loops that the compiler turns into vectors, and the system's.
  *
- * Own: additions, multiplications, divisions and moves of bits alone, each rounded by itself, no table and no branch, so that every
- * instruction set gives the same bits. The float functions are computed in double and rounded once; of all 2^32 floats this many
- * results are not those of glibc 2.36 (with FMA): exp @EXP@, log @LOG@, tanh @TANH@, x^3 @CUBE@. The double functions err by
- * less than 1 unit in the last place (largest seen: exp @DEXP@, tanh @DTANH@; x^3 is rounded once). Polynomials go through the
- * Chebyshev points of their range, in 60 digits. */
+ * Own: additions, multiplications, divisions and moves of bits alone, each rounded by itself, without tables and branches, so that
+ * every instruction set gives the same bits. The float functions are computed in double and rounded once. Of all 2^32 floats so many
+ * have another result than with glibc 2.36 on a processor with FMA: exp 170,741 (.004 %), log 416,903 (.01 %) and x^3 955,682
+ * (.022 %), the float beside it; tanh 118,674,314 (2.8 %), up to two floats off, as glibc's tanhf is itself. The double functions err
+ * by less than 1 unit in the last place: in six million arguments exp by up to .82, tanh by .86 (glibc .51 and 2.15); x^3 of a
+ * float is rounded once. Polynomials go through the Chebyshev points of their range, worked out in 70 digits. */
 #ifndef DARKNETBN_ELEMENTARY_H
 #define DARKNETBN_ELEMENTARY_H
 
