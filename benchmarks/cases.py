@@ -22,6 +22,7 @@ CONVOLUTIONS = (
     # channels, filters, kernel, side of the output
     (32, 64, 3, 208), (128, 256, 3, 52), (256, 512, 3, 26), (512, 1024, 3, 13), (64, 128, 1, 104), (512, 256, 1, 26),
 )  # fmt: skip
+ACTIVATIONS = {"leaky": "leaky_relu", "logistic": "sigmoid", "mish": "mish", "swish": "silu", "tanh": "tanh"}  # ours: torch's name
 NETWORKS = (("yolo-fastest-1.1", 320), ("yolov3-tiny", 416), ("yolov4-tiny", 416), ("yolov3", 416))
 
 
@@ -110,6 +111,36 @@ def _random(count: int) -> Any:
     return np.random.default_rng(0).standard_normal(count, np.float32)
 
 
+def activation(contender: str) -> Cases:
+    """Ten million values, from one array into another; contenders: ours, torch, system (ours with the machine's libm)."""
+    x = _random(10_000_000) * 3
+    for ours, theirs in ACTIVATIONS.items():
+        call = _torch_activation(theirs, x) if contender == "torch" else _our_activation(ours, x, contender)
+        yield f"activation {ours}", 0.0, call
+
+
+def _our_activation(name: str, x: Any, contender: str) -> Call:
+    from pydarknetbn import _native
+    from pydarknetbn.dialect import PROFILES
+
+    _native.lib.set_libm(b"system" if contender == "system" else b"own")
+    rule = _native.rule("arithmetic_rule", PROFILES["alexeyab-cpu"].layers.arithmetic)
+    kind, out = _native.enum("activation", name), np.empty_like(x)
+
+    def call() -> None:
+        np.copyto(out, x)
+        _native.lib.activate_array(_native.floats(out), out.size, kind, rule, 1)
+
+    return call
+
+
+def _torch_activation(name: str, x: Any) -> Call:
+    import torch
+
+    function, given = getattr(torch.nn.functional, name), torch.from_numpy(x)
+    return torch.no_grad()(lambda: function(given))
+
+
 def network(contender: str) -> Cases:
     """One image through a whole network with seeded weights; contenders: ours, torch (where `convert.to_torch` is there)."""
     for name, size in NETWORKS:
@@ -191,6 +222,7 @@ def startup(contender: str) -> Cases:
 SUITES: dict[str, tuple[Callable[[str], Cases], tuple[str, ...]]] = {
     "batchnorm": (batchnorm, ("ours", "torch", "copy")),
     "convolution": (convolution, ("ours", "torch", "numpy")),
+    "activation": (activation, ("ours", "torch", "system")),
     "network": (network, ("ours", "torch")),
     "alternate": (alternate, ("ours", "torch", "both")),
     "startup": (startup, ("numpy", "import", "info")),

@@ -39,7 +39,7 @@ def _set_threads(contender: str, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
-    if contender in ("ours", "both"):
+    if contender in ("ours", "both", "system"):
         import pydarknetbn
 
         pydarknetbn.set_num_threads(threads)

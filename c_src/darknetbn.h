@@ -254,6 +254,15 @@ status set_softmax_tree(layer *l, const int *parent, size_t n);
 
 /* host: in a convolutional or shortcut layer, which some forks compute otherwise. */
 void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
+void activate_array_plain(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
+
+/* exp, log, tanh and cubes in activations, softmaxes and boxes: "own", the same bits everywhere, or "system", those of libm. */
+const char *libm_in_use(void);
+status set_libm(const char *name); /* not while a forward runs */
+/* out = f(x) with the functions in use; of doubles there is no log. */
+typedef enum { ELEMENTARY_EXP, ELEMENTARY_LOG, ELEMENTARY_TANH, ELEMENTARY_CUBE } elementary_function;
+void elementary_floats(elementary_function f, const float *x, size_t n, float *out);
+void elementary_doubles(elementary_function f, const double *x, size_t n, double *out);
 
 /* One step of a batchnorm over (batch, c, spatial). train: the batch's statistics; infer: given ones; backward: delta, scaled, goes
  * through the forward before. *_plain is the specification, one loop a formula. */

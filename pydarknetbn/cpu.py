@@ -1,4 +1,4 @@
-"""The processor: what it can do, and which inner loops run on it."""
+"""The processor: what it can do, which inner loops run on it, and whose exp, log and tanh they call."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 from ._native import ffi, lib
 from .errors import UnsupportedError
 
-__all__ = ["VARIABLE", "CpuInfo", "container_processors", "cpu_info", "cpu_variant"]
+__all__ = ["LIBM_VARIABLE", "VARIABLE", "CpuInfo", "container_processors", "cpu_info", "cpu_variant", "libm"]
 
 VARIABLE = "PYDARKNETBN_CPU"
+LIBM_VARIABLE = "PYDARKNETBN_LIBM"
 _FEATURES = ("sse2", "avx", "avx2", "fma", "avx512f", "neon")
 
 
@@ -28,24 +29,29 @@ class CpuInfo:
         variants: inner loops that run here, the widest first. All give the same bits.
         variant: the one in use.
         threads: how many a call uses.
+        libm: whose exp, log and tanh are called in activations, softmaxes and boxes. "own": the package's, the same bits on every
+            machine. "system": this machine's, with which the forks' programs give these bits here.
     """
 
     features: tuple[str, ...]
     variants: tuple[str, ...]
     variant: str
     threads: int
+    libm: str
 
 
 def cpu_info() -> CpuInfo:
     """Features of the processor, the inner loops in use and the number of threads.
 
-    The environment variable PYDARKNETBN_CPU, read at import, chooses other inner loops than the widest.
+    Environment variables, read at import: PYDARKNETBN_CPU chooses other inner loops than the widest, PYDARKNETBN_LIBM=system the
+    machine's own functions.
     """
     return CpuInfo(
         features=tuple(name for name in _FEATURES if lib.cpu_has(name.encode())),
         variants=_variants(),
         variant=ffi.string(lib.cpu_variant()).decode(),
         threads=lib.get_num_threads(),
+        libm=_libm(),
     )
 
 
@@ -62,6 +68,31 @@ def cpu_variant(name: str) -> Iterator[None]:
         yield
     finally:
         _set(before, "cpu_variant")
+
+
+@contextmanager
+def libm(name: str) -> Iterator[None]:
+    """Other functions for a block, "own" or "system", while no forward runs elsewhere.
+
+    Raises:
+        UnsupportedError: none have that name.
+    """
+    before = _libm()
+    _set_libm(name, "libm")
+    try:
+        yield
+    finally:
+        _set_libm(before, "libm")
+
+
+def _libm() -> str:
+    name: str = ffi.string(lib.libm_in_use()).decode()
+    return name
+
+
+def _set_libm(name: str, where: str) -> None:
+    if lib.set_libm(name.encode()) != lib.STATUS_OK:
+        raise UnsupportedError(f"{where}: expected own (the package's exp, log and tanh) or system (the machine's), got {name!r}")
 
 
 def _variants() -> tuple[str, ...]:
@@ -103,3 +134,5 @@ if (limit := container_processors()) is not None:
     lib.set_num_threads(min(lib.get_num_threads(), limit))
 if os.environ.get(VARIABLE):
     _set(os.environ[VARIABLE], VARIABLE)
+if os.environ.get(LIBM_VARIABLE):
+    _set_libm(os.environ[LIBM_VARIABLE], LIBM_VARIABLE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pydarknetbn
+from pydarknetbn import cpu
 
 
 def _folder(variable: str, holds: str) -> Path:
@@ -41,3 +42,20 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """The test runs with one thread, then with two."""
     with pydarknetbn.num_threads(request.param):
         yield request.param
+
+
+@pytest.fixture(params=["own", "system"])
+def functions(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test runs with the package's own exp, log and tanh, then with the machine's.
+
+    With those the recorded bits are demanded where libm is the recorder's; the own ones stay within the limit of another libm.
+    """
+    with cpu.libm(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def system_functions() -> Iterator[None]:
+    """The test runs with the machine's exp, log and tanh alone: it demands the bits of a recording."""
+    with cpu.libm("system"):
+        yield

@@ -1,4 +1,4 @@
-"""Whether this machine's libm gives the bits of the recorder's: glibc 2.36 on a processor with FMA."""
+"""Whether the exp, log and tanh in use give the bits of the recorder's libm: glibc 2.36 on a processor with FMA."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import functools
 import hashlib
 import struct
 
+import pydarknetbn
+
 # What the activations call. A power takes a second argument, of which the core uses these.
 SINGLE = {"expf": (), "logf": (), "tanhf": (), "powf": (3.0, -1.5)}
 DOUBLE = {"exp": (), "tanh": (), "pow": (3.0, -1.5, -3.0)}
@@ -15,9 +17,14 @@ PROBES = [i / 64 + 1e-3 for i in range(1, 1281)]
 RECORDED = "b19c55675e542208"
 
 
-@functools.cache
 def is_the_recorders() -> bool:
     """Then equal bits are demanded of every array, else the limits that the recorder gave."""
+    return pydarknetbn.cpu_info().libm == "system" and systems_is_the_recorders()
+
+
+@functools.cache
+def systems_is_the_recorders() -> bool:
+    """Whether this machine's libm is."""
     try:
         return probe() == RECORDED
     except (OSError, AttributeError, TypeError):  # no such library, function or loader here

@@ -42,7 +42,7 @@ def recorded_arrays() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("profile", "name", "variant"), recorded_arrays())
-def test_recorded_values(profile: str, name: str, variant: str, threads: int) -> None:
+def test_recorded_values(profile: str, name: str, variant: str, threads: int, functions: str) -> None:
     with np.load(SAMPLE / f"activations_{profile}.npz") as arrays:
         x, want = arrays["x"], arrays[f"{name}.{variant}"]
     host = VARIANTS[variant] or name in OWN_CODE

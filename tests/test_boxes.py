@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import libm
 from heads import Head, make_head
 from pydarknetbn.boxes import Detections, decode, suppress
 from pydarknetbn.dialect import PROFILES, LayerRule
@@ -116,7 +117,8 @@ def recorded_cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("path", "name"), recorded_cases())
-def test_rows_are_the_recorded_ones_in_their_order(path: Path, name: str) -> None:
+def test_rows_are_the_recorded_ones_in_their_order(path: Path, name: str, functions: str) -> None:
+    """With the recorder's exp the same bits; with another, a box's width and height go through it and two more roundings."""
     recorded = Recorded(path)
     found = recorded.decoded(name)
     kind = next((kind for suffix, kind in KINDS.items() if name.endswith(suffix)), None)
@@ -125,7 +127,11 @@ def test_rows_are_the_recorded_ones_in_their_order(path: Path, name: str) -> Non
     ours, theirs = rows_of(found), recorded.arrays[name]
     if kind and recorded.profile == "hank-ai-cpu":  # std::sort leaves the order of equal probabilities open
         ours, theirs = as_set(ours), as_set(theirs)
-    assert np.array_equal(ours, theirs)
+    if libm.is_the_recorders():
+        assert np.array_equal(ours, theirs)
+    else:
+        assert ours.shape == theirs.shape
+        assert np.all(np.abs(ours - theirs) <= 3 * np.spacing(np.abs(theirs)))
     assert np.array_equal(np.signbit(ours), np.signbit(theirs))
 
 

@@ -26,7 +26,7 @@ def activation_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", CASES)
-def test_forward_is_the_recorded_one(path: Path, threads: int) -> None:
+def test_forward_is_the_recorded_one(path: Path, threads: int, functions: str) -> None:
     inputs, want, _ = recorded(path)
     check_forwards(lambda activation: layer_of(path, inputs["params"], activation), activation_of(path), inputs, want)
 

@@ -46,7 +46,7 @@ WITH_BN = [case for case in CASES if case.values[0] is None or named(case.values
 
 
 @pytest.mark.parametrize("path", CASES)
-def test_forward_is_the_recorded_one(path: Path, threads: int) -> None:
+def test_forward_is_the_recorded_one(path: Path, threads: int, functions: str) -> None:
     inputs, want, _ = recorded(path)
     check_forwards(lambda activation: layer_of(path, inputs["params"], activation), named(path)[0], inputs, want)
 

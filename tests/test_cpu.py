@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pydarknetbn
-from pydarknetbn.cpu import container_processors, cpu_variant
+from pydarknetbn.cpu import container_processors, cpu_variant, libm
 from pydarknetbn.errors import UnsupportedError
 
 HERE = Path(__file__).parent  # a folder without a package, which would hide the installed one
@@ -54,6 +54,32 @@ def test_a_block_ends_with_the_variant_from_before() -> None:
     with cpu_variant("portable"):
         assert pydarknetbn.cpu_info().variant == "portable"
     assert pydarknetbn.cpu_info().variant == before
+
+
+def test_own_functions_are_in_use_unless_the_environment_says_system() -> None:
+    code = "import pydarknetbn; print(pydarknetbn.cpu_info().libm)"
+    assert [python(code, PYDARKNETBN_LIBM=name).stdout for name in ("", "own", "system")] == ["own\n", "own\n", "system\n"]
+
+
+def test_unknown_functions_are_refused_in_one_sentence() -> None:
+    done = python("import pydarknetbn", PYDARKNETBN_LIBM="glibc")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "pydarknetbn.errors.UnsupportedError: PYDARKNETBN_LIBM: expected own (the package's exp, log and tanh) "
+        "or system (the machine's), got 'glibc'"
+    )
+
+
+def test_a_block_ends_with_the_functions_from_before() -> None:
+    before = pydarknetbn.cpu_info().libm
+    with pytest.raises(UnsupportedError), libm("glibc"):
+        raise AssertionError
+    with libm("system"):
+        assert pydarknetbn.cpu_info().libm == "system"
+        with libm("own"):
+            assert pydarknetbn.cpu_info().libm == "own"
+        assert pydarknetbn.cpu_info().libm == "system"
+    assert pydarknetbn.cpu_info().libm == before
 
 
 # --- the number of threads ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import libm
 import pydarknetbn as dn
 from core import recorded_files
 from nets import FASTEST, TINY, cfg_of, noise, recorded_run, tiny_files, tiny_yolo
@@ -52,7 +53,7 @@ def has_rows(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("path", heads_only(recorded_files("[ln]*s/*-cpu/*.npz")))
-def test_boxes_of_a_whole_net_are_the_recorded_ones(path):
+def test_boxes_of_a_whole_net_are_the_recorded_ones(path, functions):
     net, recorded = recorded_run(path)
     size = tuple(json.loads(path.with_suffix(".json").read_text())["image_wh"])
     names = [name for name in recorded if re.fullmatch(r"dets\.(letter_)?(raw|nms_sort|greedy_nms|diou_nms)", name)]
@@ -63,12 +64,13 @@ def test_boxes_of_a_whole_net_are_the_recorded_ones(path):
         if kind:
             found = suppress(found, kind=kind, thresh=0.45, rule=PROFILES[net.profile].layers)
         assert len(found) == len(recorded[name])
-        assert np.allclose(rows(found), by_box(recorded[name]), rtol=RELATIVE, atol=RELATIVE), name
+        off = 0 if libm.is_the_recorders() else RELATIVE
+        assert np.allclose(rows(found), by_box(recorded[name]), rtol=off, atol=off), name
 
 
 @pytest.mark.parametrize("name", FASTEST)
 @pytest.mark.parametrize("profile", ["alexeyab-cpu", "hank-ai-cpu"])
-def test_real_model_finds_the_recorded_boxes(golden, models, name, profile):
+def test_real_model_finds_the_recorded_boxes(golden, models, name, profile, functions):
     folder = golden / "yolo-fastest" / ("hank-ai" if profile == "hank-ai-cpu" else "")
     with np.load(golden / "yolo-fastest" / "dog_320.npz") as arrays:
         x = arrays["input"]
@@ -80,7 +82,8 @@ def test_real_model_finds_the_recorded_boxes(golden, models, name, profile):
         found = boxes_of(net, (768, 576), 0.25, letter=False)
         left = kept(suppress(found, kind=kind, thresh=0.45, rule=PROFILES[profile].layers))
         assert len(left) == len(want)
-        assert np.allclose(rows(left), by_box(want), atol=1e-4)
+        off = 0 if libm.is_the_recorders() else 1e-4
+        assert np.allclose(rows(left), by_box(want), rtol=off, atol=off)
 
 
 @pytest.mark.parametrize(("name", "picture"), [*((name, "dog") for name in FASTEST), ("yolo-fastest-1.1_body", "person")])

@@ -211,6 +211,7 @@ def test_forks_own_functions_to_the_bit(golden, profile, name):
 
 @pytest.mark.parametrize("profile", ["alexeyab-cpu", "hank-ai-cpu"])
 @pytest.mark.parametrize("name", ["fuse_small", "fuse_batchnorm_layer"])
+@pytest.mark.usefixtures("system_functions")
 def test_forks_own_fold_of_shortcuts_to_the_bit(golden, profile, name):
     folder = golden / "fuse" / profile
     if not (folder / f"{name}.npz").exists():

@@ -47,7 +47,7 @@ PATHS = [case for case in recorded_files("layers/*-cpu/*.npz") if not case.value
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_both_forwards_equal_the_recorded_ones(path, threads):
+def test_both_forwards_equal_the_recorded_ones(path, threads, functions):
     net, recorded = recorded_run(path)
     uses_libm = (
         "gru" in path.stem or "lstm" in path.stem or any(f"activation={a}" in path.with_suffix(".cfg").read_text() for a in LIBM)

@@ -3,11 +3,13 @@
 #define LANES 8
 #include "tiles.h"
 
+#include "activation_lanes.h"
 #include "batchnorm_lanes.h"
 
 #include "batchnorm_planes.h"
 
-const variant avx2_variant = {"avx2", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};
+const variant avx2_variant = {"avx2",  STRIP,      pack,      multiply, depthwise,       sum,
+                              squares, delta_sums, normalize, carry,    activation_loops};
 #else
 #include "variants.h"
 const variant avx2_variant = {.name = NULL};

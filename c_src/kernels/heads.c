@@ -1,9 +1,9 @@
 /* Detections out of the heads' outputs. Floats are floats and doubles doubles where the forks' sources have them so, since one
  * rounding more changes which box is kept. */
-#include <math.h>
 #include <string.h>
 
 #include "../internal.h"
+#include "elementary.h"
 #include "kernels.h"
 
 typedef struct {
@@ -30,8 +30,9 @@ static const float *planar_entries(const layer *l, size_t b, slot s) {
 
 /* exp(t) * anchor / size, of a box's width or height. */
 static float scaled_anchor(float t, float anchor, float size, precision p) {
-    if (p == PRECISION_DOUBLE) return (float)(exp((double)t) * anchor / size);
-    return expf(t) * anchor / size;
+    const elementary *m = chosen_elementary();
+    if (p == PRECISION_DOUBLE) return (float)(m->exp((double)t) * anchor / size);
+    return m->expf(t) * anchor / size;
 }
 
 /* x = (column + tx)/w, y = (row + ty)/h. Width and height stay 0. All forks: get_yolo_box, get_region_box. */

@@ -22,6 +22,8 @@ double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, precision p);
 /* Every activation, those over the channels of a pixel too: x / sum of the positive values, exp(x) / sum, exp(x - largest) / sum,
  * each sum from 1e-4. In place. */
 void activate_channels(float *x, extent e, activation a, const arithmetic_rule *rule, int host);
+/* add_bias, then activate_channels; in one pass over memory where that is possible. */
+void activate_biased(float *x, const float *biases, extent e, activation a, const arithmetic_rule *rule, int host);
 
 /* ---- blas.c ----------------------------------------------------------------------------------------------------------------- */
 

@@ -2,8 +2,10 @@
 #define LANES 4
 #include "tiles.h"
 
+#include "activation_lanes.h"
 #include "batchnorm_lanes.h"
 
 #include "batchnorm_planes.h"
 
-const variant portable_variant = {"portable", STRIP, pack, multiply, depthwise, sum, squares, delta_sums, normalize, carry};
+const variant portable_variant = {"portable", STRIP,      pack,      multiply, depthwise,       sum,
+                                  squares,    delta_sums, normalize, carry,    activation_loops};

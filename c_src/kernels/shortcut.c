@@ -1,8 +1,6 @@
 /* Sums of layers (AlexeyAB/darknet src/blas.c shortcut_multilayer_cpu; pjreddie/darknet src/blas.c shortcut_cpu). */
-#include <float.h>
-#include <math.h>
-
 #include "../internal.h"
+#include "elementary.h"
 #include "kernels.h"
 
 static float positive(float w) {
@@ -14,14 +12,15 @@ static float weight(const shortcut_sum *s, size_t i, size_t o) {
     size_t group = o / s->weights_step, layer_step = s->outputs / s->weights_step;
     const float *w = s->weights + group;
     if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
+    const elementary *m = chosen_elementary();
     float sum = 0.0001F, max = -FLT_MAX;
     if (s->normalization == NORMALIZATION_SOFTMAX)
         for (size_t k = 0; k <= s->n; ++k)
             if (max < w[k * layer_step]) max = w[k * layer_step];
     for (size_t k = 0; k <= s->n; ++k)
-        sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : expf(w[k * layer_step] - max);
+        sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : m->expf(w[k * layer_step] - max);
     float own = w[i * layer_step];
-    return (s->normalization == NORMALIZATION_RELU ? positive(own) : expf(own - max)) / sum;
+    return (s->normalization == NORMALIZATION_RELU ? positive(own) : m->expf(own - max)) / sum;
 }
 
 void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output) {

@@ -52,6 +52,9 @@ typedef struct {
     float *sums[4];                                       /* (width) */
 } group_deltas;
 
+/* x = activation(x + bias) for n values, in the precision that the rule gives it, with the package's own functions */
+typedef void (*activation_loop)(float *x, size_t n, float bias);
+
 typedef struct {
     const char *name;
     size_t strip; /* pixels that a tile covers */
@@ -69,6 +72,7 @@ typedef struct {
     void (*delta_sums)(const group_deltas *d);
     void (*normalize)(const plane_normalization *n);
     void (*carry)(const plane_delta *d);
+    const activation_loop (*activations)[2]; /* [activation of a single value][precision] */
 } variant;
 
 extern const variant portable_variant;

@@ -5,14 +5,13 @@
 static status forward_connected_layer(layer *l, const network_state *state) {
     extent e = {state->batch, l->outputs, 1};
     multiply_transposed(state->input, l->weights, state->batch, l->inputs, l->outputs, l->output);
-    if (l->batchnorm) {
-        status done = normalize_output(l->batchnorm, l->output, state);
-        if (done != STATUS_OK) return done;
-    } else {
-        add_bias(l->output, l->biases, e);
+    if (!l->batchnorm) {
+        activate_biased(l->output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 0);
+        return STATUS_OK;
     }
-    activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
-    return STATUS_OK;
+    status done = normalize_output(l->batchnorm, l->output, state);
+    if (done == STATUS_OK) activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
+    return done;
 }
 
 status make_connected_layer(layer **made, size_t inputs, size_t outputs, activation a, int batch_normalize,

@@ -47,14 +47,13 @@ static status convolve_into(const layer *l, const network_state *state, float *o
         convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
     array_release(own);
     if (done != STATUS_OK) return done;
-    if (l->batchnorm) {
-        done = normalize_output(l->batchnorm, output, state);
-        if (done != STATUS_OK) return done;
-    } else {
-        add_bias(output, l->biases, e);
+    if (!l->batchnorm) {
+        activate_biased(output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 1);
+        return STATUS_OK;
     }
-    activate_channels(output, e, l->activation, &l->layer_rule.arithmetic, 1);
-    return STATUS_OK;
+    done = normalize_output(l->batchnorm, output, state);
+    if (done == STATUS_OK) activate_channels(output, e, l->activation, &l->layer_rule.arithmetic, 1);
+    return done;
 }
 
 float *make_sharp(const layer *blur, size_t batch) {

@@ -64,14 +64,13 @@ static status forward_deconvolutional_layer(layer *l, const network_state *state
     local_shape s = shape_of(l);
     extent e = {state->batch, l->n, l->out_h * l->out_w};
     deconvolve(state->input, state->batch, &s, l->weights, l->output);
-    if (l->batchnorm) {
-        status done = normalize_output(l->batchnorm, l->output, state);
-        if (done != STATUS_OK) return done;
-    } else {
-        add_bias(l->output, l->biases, e);
+    if (!l->batchnorm) {
+        activate_biased(l->output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 0);
+        return STATUS_OK;
     }
-    activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
-    return STATUS_OK;
+    status done = normalize_output(l->batchnorm, l->output, state);
+    if (done == STATUS_OK) activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
+    return done;
 }
 
 status make_deconvolutional_layer(layer **made, const local_options *o, const batchnorm_rule *bn, const layer_rule *rule) {
