@@ -73,7 +73,17 @@ typedef struct {
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
     workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
+    /* backward */
+    float *delta;                /* of the layer before, (batch, inputs), or NULL: nobody wants it */
+    float *const *source_deltas; /* of the sources, each or NULL */
+    const float *truth;          /* of layers with a loss, (batch, truths) */
 } network_state;
+
+/* How an update moves the parameters of one layer. */
+typedef struct {
+    size_t batch; /* images whose gradients came together */
+    float learning_rate, momentum, decay;
+} update_options;
 
 struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t c, h, w, out_c, out_h, out_w;
@@ -108,7 +118,9 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
 
     /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
-    float *mean, *variance, *mean_delta, *variance_delta, *scale_updates, *bias_updates;
+    float *mean, *variance, *mean_delta, *variance_delta, *weight_updates, *scale_updates, *bias_updates;
+    float *activation_input; /* (batch, outputs) before an activation whose derivative is not one of the output */
+    float learning_rate_scale;
     size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
@@ -123,6 +135,8 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     float limit;           /* what that is in the last forward */
 
     status (*forward)(layer *l, const network_state *state);
+    status (*backward)(layer *l, const network_state *state);  /* NULL: none */
+    status (*update)(layer *l, const update_options *options); /* NULL: nothing to train */
 };
 
 const char *status_message(void);
@@ -150,6 +164,12 @@ void drop_output(layer *l);
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);
+/* A delta for the next backward on so many images: zeros, or where `keep` what is there already. */
+status prepare_delta(layer *l, size_t batch, int keep);
+/* Gradients of the last forward, whose state it is given again: l->delta, which is changed on the way, goes into the *_updates, which
+ * are added to, and into state->delta. */
+status backward_layer(layer *l, const network_state *state);
+status update_layer(layer *l, const update_options *options);
 /* l reads and changes the parameters of another layer of the same sizes instead of its own. */
 void share_parameters(layer *l, const layer *other);
 /* A layer of the same kind, rules and parameters without working arrays and state; share: its parameters are the other's arrays. */
@@ -255,6 +275,8 @@ status set_softmax_tree(layer *l, const int *parent, size_t n);
 /* host: in a convolutional or shortcut layer, which some forks compute otherwise. */
 void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
 void activate_array_plain(float *x, size_t n, activation a, const arithmetic_rule *rule, int host);
+/* delta *= derivative, for n values of an output y or, where the derivative is one of what went in, of that x. */
+void gradient_array(const float *y, const float *x, size_t n, activation a, const arithmetic_rule *rule, float *delta);
 
 /* exp, log, tanh and cubes in activations, softmaxes and boxes: "own", the same bits everywhere, or "system", those of libm. */
 const char *libm_in_use(void);
@@ -300,6 +322,20 @@ void convolve(const convolution_shape *s, size_t images, size_t groups, const fl
               float *scratch, size_t threads);
 void convolve_plain(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
                     float *output);
+
+/* What a convolution's weights and input get of the delta (batch * groups, n, out_h, out_w) of its output; see
+ * kernels/convolution_gradients.c. transposed: transpose_weights() of them. Scratch: floats for each thread. */
+size_t weight_gradients_scratch(const convolution_shape *s);
+void weight_gradients(const convolution_shape *s, size_t batch, size_t groups, const float *input, const float *delta,
+                      float *updates, float *scratch, size_t threads);
+void weight_gradients_plain(const convolution_shape *s, size_t batch, size_t groups, const float *input, const float *delta,
+                            float *updates);
+size_t input_gradients_scratch(const convolution_shape *s);
+void transpose_weights(const convolution_shape *s, size_t groups, const float *weights, float *transposed);
+void input_gradients(const convolution_shape *s, size_t batch, size_t groups, const float *transposed, const float *delta,
+                     input_delta how, float *into, float *scratch, size_t threads);
+void input_gradients_plain(const convolution_shape *s, size_t batch, size_t groups, const float *weights, const float *delta,
+                           input_delta how, float *into);
 
 /* The inner loops are compiled for several instruction sets, which give the same bits: "portable", "avx2". */
 const char *cpu_variant(void);            /* the one in use */

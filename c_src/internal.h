@@ -3,6 +3,7 @@
 #define DARKNETBN_INTERNAL_H
 
 #include "darknetbn.h"
+#include "kernels/kernels.h"
 
 /* ---- status.c --------------------------------------------------------------------------------------------------------------- */
 
@@ -62,6 +63,26 @@ status convolve_signs(const layer *l, const network_state *state, convolution_sh
                       size_t threads);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
+
+/* ---- training ---------------------------------------------------------------------------------------------------------------- */
+
+/* Adds the biases unless they are NULL and activates the layer's output; for a backward, what went in is kept where its derivative
+ * needs that. */
+status activate_output(layer *l, float *output, extent e, const float *biases, const network_state *state, int host);
+/* delta of what went into the activation, from l->delta, in place */
+void activation_delta(layer *l, extent e);
+/* The arrays that a batchnorm's backward and update work with. */
+status ensure_gradients(layer *batchnorm);
+/* What an in-place batchnorm does to the delta of its host's output. */
+status normalize_delta(layer *batchnorm, float *delta, const network_state *state);
+/* *updates is an array of as many floats as the parameters, zeros at first. */
+status ensure_updates(float **updates, const float *parameters);
+/* updates -= decay * batch * parameters; parameters += rate / batch * updates; updates *= momentum */
+void move_parameters(float *parameters, float *updates, size_t n, const update_options *o, float decay);
+convolution_shape shape_of_group(const layer *l);
+status backward_convolutional_layer(layer *l, const network_state *state);
+/* weights, and the batchnorm or biases behind them */
+status update_weights(layer *l, const update_options *o);
 
 /* ---- recurrent_layer.c ------------------------------------------------------------------------------------------------------ */
 

@@ -45,6 +45,8 @@ typedef struct {
     precision leaky_host;     /* .1 * x in convolutional and shortcut layers */
     precision piecewise;      /* the straight pieces of relie, ramp, plse, lhtan and stair */
     precision gelu;           /* tanh and pow of gelu */
+    precision gelu_gradient;  /* tanh and pow of its derivative */
+    precision mish_gradient;  /* exp and tanh of mish's derivative */
     precision softmax;        /* exp of softmax */
     precision box;            /* exp of a box's width and height */
     precision diou;           /* power of the distance in NMS_DIOUNMS */
@@ -69,9 +71,14 @@ typedef enum {
     SIDES_W_H
 } sides; /* W_H: takes an image of h rows for one of w rows, the same floats in the same order */
 
+/* What a convolution does to the delta of the layer before: adds to it, overwrites it, or overwrites it where its kernel has one
+ * pixel. Where layers branch, an overwritten gradient is lost. */
+typedef enum { INPUT_DELTA_ADDED, INPUT_DELTA_OVERWRITTEN, INPUT_DELTA_OVERWRITTEN_BY_1X1 } input_delta;
+
 typedef struct {
     arithmetic_rule arithmetic;
     direct_1x1 direct_1x1;
+    input_delta input_delta;
     shortcut_sums shortcut_sums;
     iou iou;
     unbox unbox;

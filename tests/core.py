@@ -118,19 +118,31 @@ class CoreLayer:
         _native.check(lib.backward_batchnorm_layer(self.batchnorm, *pointers, delta.shape[0], train))
         return result
 
+    def backward_whole(self, x: Array, delta: Array, input_delta: Array) -> Array:
+        """Through all of the layer: x of the forward before, the delta of its output, what the delta of its input was."""
+        state, result = ffi.new("network_state *"), input_delta.copy()
+        pointers = _native.floats(x), _native.floats(result)
+        state.input, state.delta, state.batch, state.train = *pointers, x.shape[0], 1
+        _native.check(lib.prepare_delta(self.native, x.shape[0], 0))
+        self.array("delta")[...] = delta.reshape(self.array("delta").shape)
+        _native.check(lib.backward_layer(self.native, state))
+        return result
+
     def update(self, batch: int, learning_rate: float, momentum: float, decay: float) -> None:
-        _native.check(lib.update_batchnorm_layer(self.batchnorm, batch, learning_rate, momentum, decay))
+        options = ffi.new("update_options *", (batch, learning_rate, momentum, decay))
+        _native.check(lib.update_layer(self.native, options))
 
     @property
     def batchnorm(self) -> Any:
         return self.native.batchnorm or self.native
 
     def array(self, name: str) -> Array:
-        owner = self.native if name in ("weights", "output") else self.batchnorm
+        own = name in ("weights", "weight_updates", "output", "activation_input") or (name == "delta" and self.native.delta)
+        owner = self.native if own else self.batchnorm
         layer = self.native
         image = (layer.batch, layer.out_c, layer.out_h, layer.out_w)
-        of_output = name in ("output", "x", "x_norm", "delta")
-        shape = image if of_output else (layer.nweights if name == "weights" else layer.out_c,)
+        of_output = name in ("output", "x", "x_norm", "delta", "activation_input")
+        shape = image if of_output else (layer.nweights if name.startswith("weight") else layer.out_c,)
         return _native.view(getattr(owner, name), shape)
 
     def set(self, arrays: Mapping[str, Array], prefix: str = "") -> None:

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from core import CoreLayer, assert_same_bits, connected, recorded, recorded_files
-from hosts import check_batchnorm_backward, check_forwards
+from hosts import check_backward, check_forwards
 from pydarknetbn._native import Array
 from pydarknetbn.errors import NumericsError, ShapeError
 
 CASES = recorded_files("connected/*-cpu/*.npz")
-WITH_BN = [case for case in CASES if case.values[0] is None or case.values[0].stem.endswith(("leaky_bn1", "linear_bn1"))]
 
 
 def layer_of(path: Path, params: Array, activation: str) -> CoreLayer:
@@ -31,11 +30,11 @@ def test_forward_is_the_recorded_one(path: Path, threads: int, functions: str) -
     check_forwards(lambda activation: layer_of(path, inputs["params"], activation), activation_of(path), inputs, want)
 
 
-@pytest.mark.parametrize("path", WITH_BN)
-def test_batchnorm_behind_it_goes_backward_as_recorded(path: Path) -> None:
+@pytest.mark.parametrize("path", CASES)
+def test_backward_and_update_are_the_recorded_ones(path: Path, threads: int, functions: str) -> None:
     inputs, want, _ = recorded(path)
     activation = activation_of(path)
-    check_batchnorm_backward(layer_of(path, inputs["params"], activation), activation, inputs, want)
+    check_backward(layer_of(path, inputs["params"], activation), activation, inputs, want)
 
 
 def filled(inputs: int, outputs: int, profile: str = "pjreddie-cpu") -> CoreLayer:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core import CoreLayer, assert_same_bits, batchnorm, convolutional, recorded, recorded_files
-from hosts import check_batchnorm_backward, check_forwards
+from hosts import check_backward, check_forwards
 from oracle import convolution
 from pydarknetbn._native import Array
 from pydarknetbn.dialect import PROFILES
@@ -36,13 +36,16 @@ def computed(path: Path | None) -> bool:
     """Not: one fork's relu6 that is 0, and cases that matter to the backward pass alone."""
     if path is None:
         return True
-    activation = named(path)[0]
-    zero = activation == "relu6" and path.parent.name == "alexeyab-cpu"
-    return not zero and not path.stem.endswith("_accdelta")
+    return not is_zero(path) and not path.stem.endswith("_accdelta")
+
+
+def is_zero(path: Path) -> bool:
+    """One fork's relu6 gives 0."""
+    return named(path)[0] == "relu6" and path.parent.name == "alexeyab-cpu"
 
 
 CASES = [case for case in recorded_files("conv/*-cpu/*.npz") if computed(case.values[0])]
-WITH_BN = [case for case in CASES if case.values[0] is None or named(case.values[0]) in (("linear", True), ("leaky", True))]
+BACKWARD = [case for case in recorded_files("conv/*-cpu/*.npz") if case.values[0] is None or not is_zero(case.values[0])]
 
 
 @pytest.mark.parametrize("path", CASES)
@@ -51,11 +54,11 @@ def test_forward_is_the_recorded_one(path: Path, threads: int, functions: str) -
     check_forwards(lambda activation: layer_of(path, inputs["params"], activation), named(path)[0], inputs, want)
 
 
-@pytest.mark.parametrize("path", WITH_BN)
-def test_batchnorm_behind_it_goes_backward_as_recorded(path: Path) -> None:
+@pytest.mark.parametrize("path", BACKWARD)
+def test_backward_and_update_are_the_recorded_ones(path: Path, threads: int, functions: str) -> None:
     inputs, want, _ = recorded(path)
     activation = named(path)[0]
-    check_batchnorm_backward(layer_of(path, inputs["params"], activation), activation, inputs, want)
+    check_backward(layer_of(path, inputs["params"], activation), activation, inputs, want)
 
 
 def test_relu6_clips_where_one_fork_gives_zero() -> None:

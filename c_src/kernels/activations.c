@@ -58,7 +58,7 @@ void activate_array_plain(float *x, size_t n, activation a, const arithmetic_rul
     for (size_t i = 0; i < n; ++i) x[i] = activate(x[i], a, p, m);
 }
 
-static int is_over_channels(activation a) {
+int is_over_channels(activation a) {
     return a >= ACTIVATION_NORMALIZE_CHANNELS;
 }
 

@@ -75,6 +75,62 @@ void multiply_transposed(const float *input, const float *weights, size_t batch,
     parallel_for(batch * ((outputs + LANES - 1) / LANES), inputs * LANES, multiply_rows, &j);
 }
 
+typedef struct {
+    const float *delta, *other; /* the input, or the weights */
+    size_t batch, inputs, outputs;
+    float *sums;
+} gradient_job;
+
+static void add_weight_gradients(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const gradient_job *j = context;
+    for (size_t o = begin; o < end; ++o)
+        for (size_t b = 0; b < j->batch; ++b)
+            axpy_cpu(j->inputs, j->delta[b * j->outputs + o], j->other + b * j->inputs, j->sums + o * j->inputs);
+}
+
+void connected_weight_gradients(const float *delta, const float *input, size_t batch, size_t inputs, size_t outputs,
+                                float *updates) {
+    gradient_job j = {delta, input, batch, inputs, outputs, updates};
+    parallel_for(outputs, batch * inputs, add_weight_gradients, &j);
+}
+
+static void add_input_gradients(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const gradient_job *j = context;
+    for (size_t b = begin; b < end; ++b)
+        for (size_t o = 0; o < j->outputs; ++o)
+            axpy_cpu(j->inputs, j->delta[b * j->outputs + o], j->other + o * j->inputs, j->sums + b * j->inputs);
+}
+
+void connected_input_gradients(const float *delta, const float *weights, size_t batch, size_t inputs, size_t outputs, float *into) {
+    gradient_job j = {delta, weights, batch, inputs, outputs, into};
+    parallel_for(batch, outputs * inputs, add_input_gradients, &j);
+}
+
+typedef struct {
+    const float *delta;
+    extent e;
+    float *updates;
+} bias_job;
+
+static void add_bias_gradients(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const bias_job *j = context;
+    for (size_t c = begin; c < end; ++c)
+        for (size_t b = 0; b < j->e.batch; ++b) {
+            const float *plane = j->delta + (b * j->e.c + c) * j->e.spatial;
+            float sum = 0;
+            for (size_t i = 0; i < j->e.spatial; ++i) sum += plane[i];
+            j->updates[c] += sum;
+        }
+}
+
+void bias_gradients(const float *delta, extent e, float *updates) {
+    bias_job j = {delta, e, updates};
+    parallel_for(e.c, e.batch * e.spatial, add_bias_gradients, &j);
+}
+
 void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output) {
     const elementary *m = chosen_elementary();
     float sum = 0, largest = -FLT_MAX;

@@ -25,6 +25,15 @@ void activate_channels(float *x, extent e, activation a, const arithmetic_rule *
 /* add_bias, then activate_channels; in one pass over memory where that is possible. */
 void activate_biased(float *x, const float *biases, extent e, activation a, const arithmetic_rule *rule, int host);
 
+int is_over_channels(activation a);
+
+/* ---- gradients.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Whether the derivative is taken from what went into the activation, and not from what came out. */
+int needs_activation_input(activation a);
+/* gradient_array, and what stands for it in activations over the channels of a pixel */
+void gradient_channels(const float *y, const float *x, extent e, activation a, const arithmetic_rule *rule, float *delta);
+
 /* ---- blas.c ----------------------------------------------------------------------------------------------------------------- */
 
 /* x[b][c][s] += biases[c] */
@@ -38,6 +47,13 @@ void scal_cpu(size_t n, float alpha, float *x);
 void multiply_transposed(const float *input, const float *weights, size_t batch, size_t inputs, size_t outputs, float *out);
 /* n values at the given stride: exp((x - largest)/temperature) over their sum, the quotients taken first */
 void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output);
+
+/* updates[o][i] += delta[b][o] * input[b][i], b from 0;  into[b][i] += delta[b][o] * weights[o][i], o from 0 */
+void connected_weight_gradients(const float *delta, const float *input, size_t batch, size_t inputs, size_t outputs,
+                                float *updates);
+void connected_input_gradients(const float *delta, const float *weights, size_t batch, size_t inputs, size_t outputs, float *into);
+/* updates[c] += sum over the pixels of an image, image after image */
+void bias_gradients(const float *delta, extent e, float *updates);
 
 /* ---- trees.c ---------------------------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,8 @@
 #include "../kernels/kernels.h"
 
 static status normalize_input(layer *l, const float *input, float *output, const network_state *state);
+static status backward_standalone(layer *l, const network_state *state);
+static status update_standalone(layer *l, const update_options *o);
 
 static status forward_standalone(layer *l, const network_state *state) {
     return normalize_input(l, state->input, l->output, state);
@@ -19,6 +21,8 @@ status make_batchnorm_layer(layer **made, size_t c, size_t h, size_t w, const ba
     if (!l) return STATUS_SHAPE;
     l->batchnorm_rule = *rule;
     l->forward = forward_standalone;
+    l->backward = backward_standalone;
+    l->update = update_standalone;
     float **parameters[] = {&l->scales, &l->biases, &l->rolling_mean, &l->rolling_variance};
     for (size_t i = 0; i < 4; ++i) {
         *parameters[i] = make_array(c);
@@ -163,15 +167,21 @@ static status ready_for_backward(const layer *l, size_t batch, int train) {
     return STATUS_OK;
 }
 
-static void backward(layer *l, const float *delta, size_t batch, int train) {
+status ensure_gradients(layer *l) {
+    float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
+    return ensure_channels(l, fields, 4);
+}
+
+/* delta and output: of the layer's output and of its input */
+static void backward(layer *l, const float *delta, float *output, size_t batch, int train) {
     const batchnorm_rule *rule = &l->batchnorm_rule;
     int rolling = !train && rule->eval_statistics != STATISTICS_BATCH;
     const float *updates[] = {NULL, NULL, l->scale_updates, l->bias_updates},
                 *deltas[] = {NULL, NULL, l->mean_delta, l->variance_delta};
     size_t n = batch * l->outputs;
-    delta = readable(readable(delta, n, l->delta, updates, l->c), n, l->delta, deltas, l->c);
+    delta = readable(readable(delta, n, output, updates, l->c), n, output, deltas, l->c);
     batchnorm_pass p = {.batch = batch, .c = l->c, .spatial = l->h * l->w, .rule = rule, .scales = l->scales};
-    p.input = delta, p.output = l->delta, p.x = l->x, p.x_norm = l->x_norm;
+    p.input = delta, p.output = output, p.x = l->x, p.x_norm = l->x_norm;
     p.mean = rolling ? l->rolling_mean : l->mean, p.variance = rolling ? l->rolling_variance : l->variance;
     p.scale_updates = l->scale_updates, p.bias_updates = rule->bias_gradient ? l->bias_updates : NULL;
     p.mean_delta = l->mean_delta, p.variance_delta = l->variance_delta;
@@ -183,14 +193,33 @@ status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta
     status s = ready_for_backward(l, batch, train);
     if (s != STATUS_OK) return s;
     size_t n = batch * l->outputs;
-    float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
-    if (ensure_channels(l, fields, 4) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    if (ensure_gradients(l) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     l->delta_batch = batch;
     size_t before = enter_float_mode(get_flush_denormals());
-    backward(l, delta, batch, train);
+    backward(l, delta, l->delta, batch, train);
     leave_float_mode(before);
     if (input_delta) memcpy(input_delta, l->delta, n * sizeof *delta);
     return STATUS_OK;
+}
+
+status normalize_delta(layer *l, float *delta, const network_state *state) {
+    status s = ready_for_backward(l, state->batch, state->train);
+    if (s == STATUS_OK) s = ensure_gradients(l);
+    if (s == STATUS_OK) backward(l, delta, delta, state->batch, state->train);
+    return s;
+}
+
+/* From the layer's delta into that of the layer before, which is overwritten: the forks' copy. */
+static status backward_standalone(layer *l, const network_state *state) {
+    status s = normalize_delta(l, l->delta, state);
+    if (s == STATUS_OK && state->delta) memcpy(state->delta, l->delta, state->batch * l->outputs * sizeof *l->delta);
+    return s;
+}
+
+static status update_standalone(layer *l, const update_options *o) {
+    if (!l->batchnorm_rule.trains_standalone) return STATUS_OK;
+    status s = ensure_gradients(l);
+    return s == STATUS_OK ? update_batchnorm_layer(l, o->batch, o->learning_rate, o->momentum, o->decay) : s;
 }
 
 /* parameter += learning_rate/batch * updates; updates *= momentum (AlexeyAB/darknet src/batchnorm_layer.c; no decay) */

@@ -21,6 +21,8 @@ static void forget_pointers(layer *l) {
                         &l->variance,
                         &l->mean_delta,
                         &l->variance_delta,
+                        &l->weight_updates,
+                        &l->activation_input,
                         &l->scale_updates,
                         &l->bias_updates,
                         &l->state,

@@ -1,17 +1,28 @@
-/* Matrix product, then batchnorm or bias, then activation (pjreddie/darknet src/connected_layer.c forward_connected_layer). */
+/* Matrix product, then batchnorm or bias, then activation (pjreddie/darknet src/connected_layer.c). */
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
 static status forward_connected_layer(layer *l, const network_state *state) {
     extent e = {state->batch, l->outputs, 1};
     multiply_transposed(state->input, l->weights, state->batch, l->inputs, l->outputs, l->output);
-    if (!l->batchnorm) {
-        activate_biased(l->output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 0);
-        return STATUS_OK;
-    }
-    status done = normalize_output(l->batchnorm, l->output, state);
-    if (done == STATUS_OK) activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
-    return done;
+    status done = l->batchnorm ? normalize_output(l->batchnorm, l->output, state) : STATUS_OK;
+    return done == STATUS_OK ? activate_output(l, l->output, e, l->batchnorm ? NULL : l->biases, state, 0) : done;
+}
+
+static status backward_connected_layer(layer *l, const network_state *state) {
+    extent e = {state->batch, l->outputs, 1};
+    status done = ensure_updates(&l->weight_updates, l->weights);
+    if (done == STATUS_OK && l->biases) done = ensure_updates(&l->bias_updates, l->biases);
+    if (done != STATUS_OK) return done;
+    activation_delta(l, e);
+    if (l->batchnorm)
+        done = normalize_delta(l->batchnorm, l->delta, state);
+    else
+        bias_gradients(l->delta, e, l->bias_updates);
+    if (done != STATUS_OK) return done;
+    connected_weight_gradients(l->delta, state->input, state->batch, l->inputs, l->outputs, l->weight_updates);
+    if (state->delta) connected_input_gradients(l->delta, l->weights, state->batch, l->inputs, l->outputs, state->delta);
+    return STATUS_OK;
 }
 
 status make_connected_layer(layer **made, size_t inputs, size_t outputs, activation a, int batch_normalize,
@@ -23,6 +34,8 @@ status make_connected_layer(layer **made, size_t inputs, size_t outputs, activat
     l->activation = a;
     l->layer_rule = *rule;
     l->forward = forward_connected_layer;
+    l->backward = backward_connected_layer;
+    l->update = update_weights;
     status s = STATUS_OK;
     if (!product(&l->nweights, factors, 2))
         s = fail(STATUS_SHAPE, "%zu inputs times %zu outputs are too many weights", inputs, outputs);

@@ -17,7 +17,7 @@ static shape sharp_shape(const layer *l) {
     return l->blur ? (shape){l->blur->c, l->blur->h, l->blur->w} : (shape){l->out_c, l->out_h, l->out_w};
 }
 
-static convolution_shape shape_of_group(const layer *l) {
+convolution_shape shape_of_group(const layer *l) {
     shape out = sharp_shape(l);
     return (convolution_shape){.c = l->c / l->groups,
                                .h = l->h,
@@ -34,7 +34,7 @@ static convolution_shape shape_of_group(const layer *l) {
                                .direct = reads_directly(l, out)};
 }
 
-static status convolve_into(const layer *l, const network_state *state, float *output) {
+static status convolve_into(layer *l, const network_state *state, float *output) {
     convolution_shape s = shape_of_group(l);
     extent e = {state->batch, l->n, s.out_h * s.out_w};
     size_t threads = get_num_threads(); /* asked once: another thread may change it */
@@ -47,13 +47,8 @@ static status convolve_into(const layer *l, const network_state *state, float *o
         convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
     array_release(own);
     if (done != STATUS_OK) return done;
-    if (!l->batchnorm) {
-        activate_biased(output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 1);
-        return STATUS_OK;
-    }
-    done = normalize_output(l->batchnorm, output, state);
-    if (done == STATUS_OK) activate_channels(output, e, l->activation, &l->layer_rule.arithmetic, 1);
-    return done;
+    if (l->batchnorm) done = normalize_output(l->batchnorm, output, state);
+    return done == STATUS_OK ? activate_output(l, output, e, l->batchnorm ? NULL : l->biases, state, 1) : done;
 }
 
 float *make_sharp(const layer *blur, size_t batch) {
@@ -148,6 +143,8 @@ status make_convolutional_layer(layer **made, const convolutional_options *o, co
     l->xnor = o->xnor;
     l->layer_rule = *rule;
     l->forward = forward_convolutional_layer;
+    l->backward = backward_convolutional_layer;
+    l->update = update_weights;
     s = make_parameters(l, o->batch_normalize, bn);
     if (s != STATUS_OK)
         free_layer(l);

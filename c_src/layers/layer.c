@@ -22,6 +22,7 @@ layer *make_layer(shape in, shape out) {
     l->c = in.c, l->h = in.h, l->w = in.w;
     l->out_c = out.c, l->out_h = out.h, l->out_w = out.w;
     l->inputs = inputs, l->outputs = outputs;
+    l->learning_rate_scale = 1;
     return l;
 }
 
@@ -41,6 +42,8 @@ void free_layer(layer *l) {
                        l->variance,
                        l->mean_delta,
                        l->variance_delta,
+                       l->weight_updates,
+                       l->activation_input,
                        l->scale_updates,
                        l->bias_updates,
                        l->state,

@@ -73,11 +73,14 @@ _PJREDDIE_LAYERS = LayerRule(
         leaky_host="double",
         piecewise="double",
         gelu="float",
+        gelu_gradient="float",
+        mish_gradient="double",
         softmax="double",
         box="double",
         diou="double",
     ),
     direct_1x1="any stride",
+    input_delta="overwritten by 1x1",
     shortcut_sums="by image",
     iou="plain",
     unbox="divide ratio",
@@ -94,11 +97,14 @@ _ALEXEYAB_LAYERS = LayerRule(
         leaky_host="double",
         piecewise="float",
         gelu="float",
+        gelu_gradient="float",
+        mish_gradient="double",
         softmax="double",
         box="double",
         diou="double",
     ),
     direct_1x1="stride x 1",
+    input_delta="overwritten",
     shortcut_sums="by source input",
     iou="zero guard",
     unbox="multiply inverse",
@@ -110,9 +116,19 @@ _ALEXEYAB_LAYERS = LayerRule(
 
 _HANK_AI_LAYERS = replace(
     _ALEXEYAB_LAYERS,
-    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu="double", softmax="float", box="float", diou="float"),
+    arithmetic=replace(
+        _ALEXEYAB_LAYERS.arithmetic,
+        gelu="double",
+        gelu_gradient="double",
+        mish_gradient="float",
+        softmax="float",
+        box="float",
+        diou="float",
+    ),
     scan="anchors outer",
 )
+
+_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
 
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
@@ -152,6 +168,7 @@ _PROFILES = (
                 "eval_statistics": "src/batchnorm_layer.c:159",
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
+                "input_delta": "src/convolutional_layer.c:524-528",
                 "leaky": "src/activations.h:42",
                 "piecewise": "src/activations.h:21-58",
                 "iou": "src/box.c box_iou",
@@ -176,6 +193,8 @@ _PROFILES = (
                 "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
                 "trains_standalone": "src/batchnorm_layer.c:223",
                 "direct_1x1": "src/convolutional_layer.c:1365",
+                "input_delta": "src/col2im.c:65 zeroes first",
+                "mish_gradient": "src/activations.c gradient_array_mish",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
                 "piecewise": "src/activations.h:48-97",
@@ -217,12 +236,12 @@ _PROFILES = (
         name="textbook",
         evidence="own",
         batchnorm=_one_rule(_TEXTBOOK_BN),
-        layers=_ALEXEYAB_LAYERS,
+        layers=_TEXTBOOK_LAYERS,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _ALEXEYAB_LAYERS))
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 

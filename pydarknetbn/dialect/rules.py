@@ -77,6 +77,8 @@ class ArithmeticRule:
     leaky_host: Precision
     piecewise: Precision
     gelu: Precision
+    gelu_gradient: Precision
+    mish_gradient: Precision
     softmax: Precision
     box: Precision
     diou: Precision
@@ -88,6 +90,7 @@ class LayerRule:
 
     arithmetic: ArithmeticRule
     direct_1x1: Literal["any stride", "stride x 1"]
+    input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
     shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]

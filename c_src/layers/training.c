@@ -1,0 +1,80 @@
+/* What training adds to every layer: a delta of its output, gradients, and their step. */
+#include <string.h>
+
+#include "../internal.h"
+
+status prepare_delta(layer *l, size_t batch, int keep) {
+    size_t n, factors[] = {batch, l->outputs};
+    if (!product(&n, factors, 2)) return fail(STATUS_OUT_OF_MEMORY, "%zu images of %zu outputs are too many", batch, l->outputs);
+    int fresh = !l->delta || array_size(l->delta) < n;
+    if (ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    if (!keep && !fresh) memset(l->delta, 0, n * sizeof *l->delta);
+    l->delta_batch = batch;
+    return STATUS_OK;
+}
+
+status backward_layer(layer *l, const network_state *state) {
+    if (!l->backward) return fail(STATUS_UNSUPPORTED, "has no backward");
+    if (!l->batch) return fail(STATUS_STATE, "backward needs a training forward before it");
+    if (l->batch != state->batch || l->delta_batch != state->batch)
+        return fail(STATUS_STATE, "the last forward was of %zu images, backward is of %zu and its delta of %zu", l->batch,
+                    state->batch, l->delta_batch);
+    size_t before = enter_float_mode(get_flush_denormals());
+    status s = l->backward(l, state);
+    leave_float_mode(before);
+    return s;
+}
+
+status update_layer(layer *l, const update_options *options) {
+    if (!l->update || l->freeze_parameters) return STATUS_OK;
+    size_t before = enter_float_mode(get_flush_denormals());
+    update_options o = *options;
+    o.learning_rate *= l->learning_rate_scale;
+    status s = l->update(l, &o);
+    leave_float_mode(before);
+    return s;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------------------ */
+
+status activate_output(layer *l, float *output, extent e, const float *biases, const network_state *state, int host) {
+    const arithmetic_rule *rule = &l->layer_rule.arithmetic;
+    size_t n = e.batch * e.c * e.spatial;
+    if (state->cache && needs_activation_input(l->activation)) {
+        if (ensure_array(&l->activation_input, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+        if (biases) add_bias(output, biases, e);
+        memcpy(l->activation_input, output, n * sizeof *output);
+        activate_channels(output, e, l->activation, rule, host);
+    } else if (biases)
+        activate_biased(output, biases, e, l->activation, rule, host);
+    else
+        activate_channels(output, e, l->activation, rule, host);
+    return STATUS_OK;
+}
+
+void activation_delta(layer *l, extent e) {
+    gradient_channels(l->output, l->activation_input, e, l->activation, &l->layer_rule.arithmetic, l->delta);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------------------ */
+
+status ensure_updates(float **updates, const float *parameters) {
+    return ensure_array(updates, array_size(parameters));
+}
+
+void move_parameters(float *parameters, float *updates, size_t n, const update_options *o, float decay) {
+    float batch = (float)o->batch;
+    if (decay != 0) axpy_cpu(n, -decay * batch, parameters, updates);
+    axpy_cpu(n, o->learning_rate / batch, updates, parameters);
+    scal_cpu(n, o->momentum, updates);
+}
+
+status update_weights(layer *l, const update_options *o) {
+    status s = ensure_updates(&l->weight_updates, l->weights);
+    if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
+    if (s == STATUS_OK && l->batchnorm) s = ensure_gradients(l->batchnorm);
+    if (s != STATUS_OK) return s;
+    if (l->biases) move_parameters(l->biases, l->bias_updates, l->out_c, o, 0);
+    move_parameters(l->weights, l->weight_updates, l->nweights, o, o->decay);
+    return l->batchnorm ? update_batchnorm_layer(l->batchnorm, o->batch, o->learning_rate, o->momentum, o->decay) : STATUS_OK;
+}
