@@ -11,7 +11,7 @@ from .._native import Array, CData
 from ..dialect import ACTIVATIONS, Dialect, Profile
 from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
-from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions
+from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions, Truth
 
 __all__ = [
     "BATCHNORM_ARRAYS",
@@ -22,6 +22,7 @@ __all__ = [
     "Layer",
     "Shape",
     "TrainOptions",
+    "Truth",
     "activation_of",
     "layer_rule",
     "made",
@@ -96,6 +97,7 @@ class Layer:
         states: what it keeps from one forward to the next, and its shape for one sequence.
         train: what its section says about training.
         trainer: for [dropout] and [cost], which pass their input on, what runs instead in training.
+        truth: what its loss compares with; None: it has none that is computed.
     """
 
     type: str
@@ -119,6 +121,7 @@ class Layer:
     states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     train: TrainOptions = ORDINARY_TRAINING
     trainer: CData | None = None
+    truth: Truth | None = None
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"
