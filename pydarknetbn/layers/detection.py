@@ -9,9 +9,7 @@ from .losses import detection_loss
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset(
-    "jitter max reorg resize".split()
-)
+WITHOUT_EFFECT = frozenset("jitter max reorg resize".split())
 
 
 def build(section: Section, context: Context) -> Layer:

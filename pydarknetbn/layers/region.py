@@ -11,9 +11,7 @@ from .yolo import MOST_ANCHORS, anchors_of, check_channels, head_options
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset(
-    "absolute jitter log random resize sqrt".split()
-)
+WITHOUT_EFFECT = frozenset("absolute jitter log random resize sqrt".split())
 
 
 def build(section: Section, context: Context) -> Layer:
