@@ -95,7 +95,7 @@ def _holds(each: Watched, arrays: Mapping[str, Array]) -> bool:
 
 
 def _equal(own: Array, array: Array) -> bool:
-    return own.size == array.size and bool(np.allclose(own.reshape(-1), array.reshape(-1), rtol=1e-5, atol=1e-7))
+    return own.size == array.size and bool(np.allclose(own.reshape(-1), array.reshape(-1), rtol=2.0**-17, atol=2.0**-24))
 
 
 def _roles(each: Watched, part: str, arrays: Mapping[str, Array]) -> dict[str, str]:

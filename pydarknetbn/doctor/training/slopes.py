@@ -119,7 +119,7 @@ def _by_factor(plain: Quantity, ours: Doubles, theirs: Doubles, noise: Doubles, 
     factor = float(np.vdot(ours, theirs)) / power if power else 0.0
     near = [whole for whole in (-1.0, 2.0, 0.5) if abs(factor - whole) <= _WHOLE]
     factor = near[0] if near else factor
-    left = multiple_of(factor * ours, theirs, np.maximum(abs(factor), 1e-30) * noise)
+    left = multiple_of(factor * ours, theirs, np.maximum(abs(factor), np.finfo(np.float32).tiny) * noise)
     if not left <= FACTOR:
         return plain
     if factor == -1.0:
