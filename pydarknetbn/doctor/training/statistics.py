@@ -235,4 +235,4 @@ def _of_denominator(kept: str, n: int) -> str:
 def _rounded(value: float) -> float:
     """The nearest number of three digits where it is that but for rounding."""
     near = float(f"{value:.3g}")
-    return near if abs(near - value) <= 1e-4 * abs(near) else value
+    return near if abs(near - value) <= 2.0**-13 * abs(near) else value
