@@ -15,15 +15,17 @@ __all__ = ["Comm", "from_mpi4py", "from_torch", "sum_in_order"]
 
 
 class Comm(Protocol):
-    """A group of ranks that run the same network.
+    """A group of ranks that run the same network."""
 
-    Attributes:
-        rank: of this one, from 0.
-        size: how many there are.
-    """
+    @property
+    def rank(self) -> int:
+        """Of this one, from 0."""
+        ...
 
-    rank: int
-    size: int
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
 
     def allgather(self, values: Doubles, /) -> Doubles:
         """Of every rank (k) float64, in the order of ranks: (size, k). Each rank has to call it, with as many values."""
