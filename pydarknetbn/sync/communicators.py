@@ -35,7 +35,7 @@ class Comm(Protocol):
 def sum_in_order(comm: Comm, values: Doubles) -> Doubles:
     """The sum over the ranks, added from rank 0 on, so that each rank has the same bits whatever the transport."""
     gathered = comm.allgather(values)
-    total = gathered[0].copy()
+    total: Doubles = gathered[0].copy()
     for row in gathered[1:]:
         total += row
     return total
