@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .linting import Finding, Fork, forks, lint
     from .loading import load, load_names
     from .network import Network
+    from .training import Loss
 
 __all__ = [
     "BatchNorm",
@@ -110,6 +111,7 @@ _MODULES = {
     "Fork": "linting",
     "Golden": "golden",
     "Layer": "layers",
+    "Loss": "training",
     "Network": "network",
     "Profile": "dialect",
     "Report": "checking",

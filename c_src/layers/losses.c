@@ -1,4 +1,5 @@
 /* What the heads with a loss share: whether a truth can be read, the images one after another, and what is told of them. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +39,22 @@ status backward_loss(layer *l, const network_state *state) {
 
 /* ---- a truth ---------------------------------------------------------------------------------------------------------------- */
 
-static int is_within(float x, float limit) {
-    return x >= 0 && x <= limit; /* false for NaN */
+static int is_within(float x) {
+    return x >= 0 && x <= 1; /* false for NaN */
+}
+
+static int is_side(float x) {
+    return x > 0 && x <= FLT_MAX;
 }
 
 static status check_row(const layer *l, const float *row, size_t image, size_t t) {
     const int alone = tells_class_alone(l, row);
     const size_t classes = l->map && !alone ? l->n_map : l->classes;
     const float told = row[l->loss.class_at];
-    if (!alone && !(is_within(row[0], 1) && is_within(row[1], 1) && is_within(row[2], HUGE_VALF) && is_within(row[3], HUGE_VALF)))
+    if (!alone && !(is_within(row[0]) && is_within(row[1]) && is_side(row[2]) && is_side(row[3])))
         return fail(STATUS_SHAPE,
-                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides of 0 or more",
-                    t, image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
+                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides over 0", t,
+                    image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
     if (!(told >= 0 && told < (float)classes))
         return fail(STATUS_SHAPE, "box %zu of image %zu has class %g; expected 0 to %zu", t, image, (double)told, classes - 1);
     return STATUS_OK;
