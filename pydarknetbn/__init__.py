@@ -64,6 +64,7 @@ __all__ = [
     "Golden",
     "ImageError",
     "Layer",
+    "Loss",
     "MissingExtraError",
     "Network",
     "NumericsError",

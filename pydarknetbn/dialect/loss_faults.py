@@ -11,8 +11,8 @@ LOSS_FAULTS = (
         ("pjreddie", "alexeyab", "hank-ai"),
         "forward_yolo_layer, forward_region_layer of a box of a class that there is not, of no size or with its middle outside the "
         "picture",
-        "writes another box's deltas or foreign memory, takes logarithms of 0 and less; AlexeyAB's leaves unknown classes out with a "
-        "line of output, hank-ai's ends",
+        "writes another box's deltas or foreign memory, takes logarithms of 0 and less; AlexeyAB's leaves unknown classes out "
+        "with a line of output, hank-ai's ends",
         "ShapeError with the box and the image, before any delta is written",
     ),
     Fault(
