@@ -182,11 +182,8 @@ def test_losses_that_read_different_truths_are_refused() -> None:
 
 
 def test_no_loss_is_a_sentence() -> None:
-    gaussian = cfg_of(
-        "convolutional filters=11 size=1 activation=linear", "Gaussian_yolo classes=2 num=1 mask=0 anchors=3,4", w=4, h=4
-    )
-    net, x = network(gaussian, dialect="alexeyab")
-    with pytest.raises(dn.UnsupportedError, match=r"layer 1: no loss for \[Gaussian_yolo\]"):
+    net, x = network(cfg_of("convolutional filters=3 size=1 activation=linear", "iseg classes=2 ids=1"), dialect="pjreddie")
+    with pytest.raises(dn.UnsupportedError, match=r"layer 1: no loss for \[iseg\]"):
         net.loss(x, [BOXES, BOXES])
     plain, x = network(cfg_of("convolutional filters=2 size=1 activation=linear"))
     with pytest.raises(dn.UnsupportedError, match=r"no layer has a loss, such as \[yolo\], \[softmax\] or \[cost\]"):

@@ -23,17 +23,18 @@ from pydarknetbn.training.losses import Loss
 LOSSES = sorted((SAMPLE / "losses").glob("*/*.npz"))
 # How a program's printed line calls what the record holds.
 PRINTED = {
-    "iou": r"(?:Avg IOU|avg IoU|\(IOU): ([^,) ]+)",
-    "class_score": r"(?:Class|class|Pos Cat): ([^,]+),",
+    "iou": r"(?:Avg IOU: |avg IoU: |\(IOU: |avg IOU=)([^,) ]+)",
+    "class_score": r"(?:Class: |class: |Pos Cat: | class=)([^,]+),",
     "any_class_score": r"All Cat: ([^,]+),",
-    "objectness": r"(?: |Pos )(?:Obj|obj): ([^,]+),",
-    "any_objectness": r"(?:No Obj|no obj|Any Obj): ([^,]+),",
-    "recall": r"(?:\.5R|Avg Recall|avg recall): ([^,]+),",
-    "recall75": r"\.75R: ([^,]+),",
-    "class_loss": r"class_loss(?: =|:) ([^,]+),",
-    "iou_loss": r"iou_loss(?: =|:) ([^,]+),",
-    "total_loss": r"total_loss(?: =|:) (\S+)",
-    "count": r"count: (\d+)",
+    "objectness": r"(?:, |Pos )(?:Obj: |obj: |obj=)([^,]+),",
+    "any_objectness": r"(?:No Obj: |no obj: |Any Obj: |no obj=)([^,]+),",
+    "recall": r"(?:\.5R: |Avg Recall: |avg recall: |recall 50%=)([^,]+),",
+    "recall75": r"(?:\.75R: |recall 75%=)([^,]+),",
+    "class_loss": r"class[_ ]loss(?: = |: |=)([^,]+),",
+    "iou_loss": r"(?:iou|IOU)[_ ]loss(?: = |: |=)([^,]+),",
+    "uc_loss": r"uc[_ ]loss(?: = |=)([^,]+),",
+    "total_loss": r"total[_ ]loss(?: = |: |=)(\S+)",
+    "count": r"count(?:: |=)(\d+)",
 }
 
 # --- recorded -------------------------------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def test_what_a_program_prints_is_what_the_record_holds(path: Path) -> None:
 
 def test_every_kind_of_overlap_and_head_is_recorded() -> None:
     names = {path.stem for path in LOSSES}
-    assert {"yolo", "yolo_mse", "yolo_iou", "yolo_giou", "yolo_diou", "yolo_ciou", "region", "detection"} <= names
+    assert {"yolo", "yolo_mse", "yolo_iou", "yolo_giou", "yolo_diou", "yolo_ciou", "gaussian_yolo", "region", "detection"} <= names
 
 
 FIRST = [f"{profile}-cpu/{net}_sub1" for profile in ("pjreddie", "alexeyab", "hank-ai") for net in ("yolo", "softmax_cost")]

@@ -76,7 +76,8 @@ static status check_truth(const layer *l, const network_state *state) {
 
 static void loss_of_image(const loss_image *m, head_kind kind) {
     switch (kind) {
-        case LOSS_OF_YOLO: yolo_loss(m); break;
+        case LOSS_OF_YOLO:
+        case LOSS_OF_GAUSSIAN_YOLO: yolo_loss(m); break;
         case LOSS_OF_PLANAR_REGION: planar_region_loss(m); break;
         case LOSS_OF_FLAT_REGION: flat_region_loss(m); break;
         case LOSS_OF_DETECTION: detection_loss(m); break;
@@ -139,18 +140,27 @@ static double cost_of_sum(float sum) {
     return root * root;
 }
 
-static void take_costs(layer *l, const loss_sums *s, size_t batch, head_kind kind) {
+/* What a [yolo] costs; with an overlap as its loss, that and not the square of its slopes. */
+static void take_yolo_costs(layer *l, const loss_sums *s, size_t batch) {
     const loss_options *o = &l->loss;
-    const float images = (float)batch, total = (float)cost_of_sum(sum_of_squares(l->delta, batch * l->outputs));
-    l->cost = total;
-    l->statistics.total_loss = total / images;
-    if (kind != LOSS_OF_YOLO) return;
-    const float scores = (float)((double)o->obj_normalizer * cost_of_sum(sum_of_score_squares(l, l->delta, batch)));
+    const float images = (float)batch, total = l->cost;
+    const double squares = cost_of_sum(sum_of_squares_without(l, l->delta, batch, 0, l->coords));
+    const float scores = (float)((double)o->obj_normalizer * squares);
     l->statistics.class_loss = scores / images;
     l->statistics.iou_loss = (total - scores) / images;
     if (o->iou_loss == IOU_LOSS_MSE || !o->details) return;
     const float overlaps = o->iou_loss == IOU_LOSS_GIOU ? s->giou_loss : s->iou_loss;
     l->cost = o->iou_normalizer * (overlaps / (float)s->count) + scores;
+}
+
+/* The program takes the last four entries of a box for its uncertainties, which are every second. */
+static void take_gaussian_costs(layer *l, size_t batch) {
+    const float images = (float)batch;
+    const float scores = (float)cost_of_sum(sum_of_squares_without(l, l->delta, batch, 0, l->coords));
+    const float certain = (float)cost_of_sum(sum_of_squares_without(l, l->delta, batch, l->coords / 2, l->coords / 2));
+    l->statistics.class_loss = scores / images;
+    l->statistics.iou_loss = (certain - scores) / images;
+    l->statistics.uc_loss = (l->cost - certain) / images;
 }
 
 status head_loss(layer *l, const network_state *state, head_kind kind) {
@@ -164,6 +174,9 @@ status head_loss(layer *l, const network_state *state, head_kind kind) {
     if (flat) flatten_cpu(flat, state->batch, l->h * l->w, l->outputs / (l->h * l->w), 0, l->delta);
     array_release(flat);
     take_means(l, &sums, state->batch);
-    take_costs(l, &sums, state->batch, kind);
+    l->cost = (float)cost_of_sum(sum_of_squares(l->delta, state->batch * l->outputs));
+    l->statistics.total_loss = l->cost / (float)state->batch;
+    if (kind == LOSS_OF_YOLO) take_yolo_costs(l, &sums, state->batch);
+    if (kind == LOSS_OF_GAUSSIAN_YOLO) take_gaussian_costs(l, state->batch);
     return STATUS_OK;
 }

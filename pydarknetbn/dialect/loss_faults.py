@@ -45,4 +45,10 @@ LOSS_FAULTS = (
         "std::max and std::min keep it where AlexeyAB's comparisons drop it",
         "as AlexeyAB's",
     ),
+    Fault(
+        ("hank-ai",),
+        "src-lib/gaussian_yolo_layer.cpp forward_gaussian_yolo_layer with yolo_point=left_top or right_bottom",
+        "std::clamp with its arguments in another order and a cast of a number below 1: undefined, in practice mostly cell 0",
+        "the cell of the corner, as in AlexeyAB's",
+    ),
 )
