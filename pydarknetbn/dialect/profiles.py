@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
+from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
@@ -79,6 +80,7 @@ _PJREDDIE_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=PJREDDIE_RECURRENT,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     shortcut_sums="by image",
@@ -103,6 +105,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=ALEXEYAB_RECURRENT,
     direct_1x1="stride x 1",
     input_delta="overwritten",
     shortcut_sums="by source input",
@@ -128,11 +131,11 @@ _HANK_AI_LAYERS = replace(
     scan="anchors outer",
 )
 
-_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
+_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, recurrent=TEXTBOOK_RECURRENT, input_delta="added")
 
 _PJREDDIE_TRAINING = TrainingRule(trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False)
 _ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
+    trained=frozenset("batchnorm conv_lstm convolutional crnn history maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,

@@ -99,7 +99,7 @@ static status make_recurrent(layer **l, reader *r, shape in, const batchnorm_rul
         case 2: return make_gru_layer(l, inputs, outputs, o.activation, normalize, bn, rule);
         case 3: return make_lstm_layer(l, inputs, outputs, normalize, bn, rule);
         case 4: return make_conv_lstm_layer(l, &convolution, flag, real(r), bn, rule);
-        default: return make_history_layer(l, in.c, in.h, in.w, hidden);
+        default: return make_history_layer(l, in.c, in.h, in.w, hidden, rule);
     }
 }
 
