@@ -27,6 +27,7 @@ static void forget_pointers(layer *l) {
                         &l->bias_updates,
                         &l->state,
                         &l->cell,
+                        &l->cell_delta,
                         &l->carried,
                         &l->kept};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) *arrays[i] = NULL;

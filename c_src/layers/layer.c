@@ -48,6 +48,7 @@ void free_layer(layer *l) {
                        l->bias_updates,
                        l->state,
                        l->cell,
+                       l->cell_delta,
                        l->carried,
                        l->kept};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) array_release(arrays[i]);

@@ -5,7 +5,7 @@
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
-enum { ROOM = 11 }; /* arrays of (sequences, hidden) in l->carried */
+enum { ROOM = 10 }; /* arrays of (sequences, hidden) in l->carried */
 
 typedef struct {
     const recurrent_rule *rule;
@@ -41,9 +41,9 @@ static void set_cell(const layer *l, const moment *m, scene *s) {
 
 static scene set_scene(layer *l, const moment *m) {
     size_t n = m->sequences * l->hidden;
-    scene s = {.rule = &l->layer_rule.recurrent, .n = n, .carried = l->carried};
+    scene s = {.rule = &l->layer_rule.recurrent, .n = n, .carried = l->cell_delta};
     float **rooms[] = {&s.f, &s.i, &s.g, &s.o, &s.cell, &s.tanh_cell, &s.cell_delta, &s.delta, &s.passed, &s.zeros};
-    for (size_t k = 0; k < sizeof rooms / sizeof *rooms; ++k) *rooms[k] = l->carried + (k + 1) * n;
+    for (size_t k = 0; k < sizeof rooms / sizeof *rooms; ++k) *rooms[k] = l->carried + k * n;
     int own = m->step == 0 && s.rule->lstm_before == LSTM_BEFORE_FIRST_STEP;
     s.state = kept_state(l, m, m->step + (own ? 1 : 0)), s.before = kept_cell(l, m, m->step + (own ? 1 : 0));
     if (own && m->steps == 1) { /* the fork's arrays are zeros until a step puts something there */
@@ -119,8 +119,9 @@ static status backward(layer *l, const network_state *state, time_step step) {
     const recurrent_rule *rule = &l->layer_rule.recurrent;
     size_t n;
     status s = ready_to_go_back(l, state, ROOM, &n);
+    if (s == STATUS_OK) s = ensure_array(&l->cell_delta, n);
     if (s != STATUS_OK) return s;
-    if (!rule->lstm_keeps_cell_delta) memset(l->carried, 0, n * sizeof(float));
+    if (!rule->lstm_keeps_cell_delta) memset(l->cell_delta, 0, n * sizeof(float));
     s = backward_steps(l, state, step);
     if (s != STATUS_OK || rule->lstm_after == LSTM_AFTER_LAST_STEP || l->sequences * l->hidden != n) return s;
     moment m = {.state = state, .sequences = l->sequences};

@@ -6,12 +6,11 @@
 
 status reset_recurrent_layer(layer *l, size_t sequences) {
     size_t n, factors[] = {sequences, l->hidden};
-    float **arrays[] = {&l->state, &l->cell};
+    float **arrays[] = {&l->state, &l->cell, &l->cell_delta};
     l->sequences = 0;
-    if (l->carried) memset(l->carried, 0, array_size(l->carried) * sizeof(float));
     if (!sequences) return STATUS_OK;
     if (!product(&n, factors, 2)) return fail(STATUS_OUT_OF_MEMORY, "a state of %zu sequences is too large", sequences);
-    for (size_t i = 0; i < l->n_states; ++i) {
+    for (size_t i = 0; i < (l->n_states > 1 ? 3 : 1); ++i) {
         if (ensure_array(arrays[i], n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
         memset(*arrays[i], 0, n * sizeof(float));
     }
