@@ -225,6 +225,14 @@ def test_convolutions_inside_learn_nothing_where_the_fork_gives_them_no_rate():
     assert moved == {"pjreddie-cpu": False, "alexeyab-cpu": True}
 
 
+def test_learning_rate_of_a_section_is_that_of_its_layers_in_no_fork():
+    scales = {}
+    for profile in ("textbook", "pjreddie-cpu", "alexeyab-cpu"):
+        net = net_of("rnn output=2 learning_rate=.5", profile)
+        scales[profile] = net.layers[0].native.learning_rate_scale
+    assert scales == {"textbook": 0.5, "pjreddie-cpu": 1, "alexeyab-cpu": 1}
+
+
 # --- refused --------------------------------------------------------------------------------------------------------------------
 
 
