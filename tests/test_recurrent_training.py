@@ -192,6 +192,16 @@ def test_a_second_backward_of_one_forward_gives_the_same(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_backward_of_a_cached_inference_is_that_of_training_where_no_batchnorm_is_inside(name):
+    net, other = (net_of(LAYERS[name][0]) for _ in range(2))
+    x, delta = batch(net, 1)
+    net.forward(x, cache=True)
+    other.forward(x, train=True)
+    assert same_bits(net.backward(delta), other.backward(delta))
+    assert all(same_bits(array, gradients(other)[parameter]) for parameter, array in gradients(net).items())
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_training_leaves_inference_as_it_is(name):
     net, other = (net_of(LAYERS[name][0]) for _ in range(2))
     x = batch(net, 2)[0]
