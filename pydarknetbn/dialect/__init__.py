@@ -14,7 +14,19 @@ from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistic
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
-from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, LossRule, Profile, TrainingRule
+from .rules import (
+    EVIDENCE,
+    ArithmeticRule,
+    BatchNormRule,
+    Dialect,
+    EpsilonRule,
+    Host,
+    LayerRule,
+    LossRule,
+    Profile,
+    RecurrentRule,
+    TrainingRule,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -40,6 +52,7 @@ __all__ = [
     "LossRule",
     "Parser",
     "Profile",
+    "RecurrentRule",
     "Statistics",
     "TrainingRule",
     "dialect_named",
