@@ -2,14 +2,15 @@
 
 Each contender runs in a process of its own, since thread pools that share a process slow each other down; rounds are interleaved,
 so that a busy moment of the machine meets all. On a machine that others use too, `--threads 1 --clock cpu` counts the processor's
-time instead of the wall's. Peers come with `pip install 'pydarknetbn[bench]'`; whole networks need PYDARKNETBN_CFGS, a folder with the
-forks' .cfg files (and PYDARKNETBN_MODELS, if their .weights are there: without these, weights are random).
+time instead of the wall's. Peers come with `pip install 'pydarknetbn[bench]'`; whole networks need PYDARKNETBN_CFGS, a folder with
+the forks' .cfg files (and PYDARKNETBN_MODELS, if their .weights are there: without these, weights are random).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from rich.console import Console
@@ -23,7 +24,7 @@ from .suites import SUITES
 def main() -> None:
     """The command line."""
     parser = _parser()
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     unknown = [name for name in options.suites if name not in SUITES]
     if unknown:
         parser.error(f"no suite is named {unknown[0]}; there are {', '.join(SUITES)}")
@@ -36,11 +37,12 @@ def main() -> None:
     names = options.suites or [name for name in SUITES if name != "original" or options.original]
     rounds, seconds = (1, min(options.seconds, 0.2)) if options.quick else (options.rounds, options.seconds)
     setting = Setting(options.threads, seconds, options.clock, options.quick, "", options.original)
+    load = os.getloadavg()[0]
     errors = Console(stderr=True)
     with errors.status("") as status:
         suites = measured(names, rounds, setting, status.update)
     run = {"machine": machine(), "threads": options.threads, "clock": options.clock, "rounds": rounds, "seconds": seconds}
-    run |= {"quick": options.quick, "suites": suites}
+    run |= {"quick": options.quick, "load": load, "suites": suites}
     if options.json:
         found = [vars(ratio) | {"reached": ratio.reached} for ratio in ratios(suites)]
         print(json.dumps(run | {"ratios": found}, indent=1))
@@ -56,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each case in each round")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: with one thread, where others compute too")
     parser.add_argument("--quick", action="store_true", help="one short round, and without the large networks: about two minutes")
-    parser.add_argument("--original", metavar="DIR", default="", help="a Darknet that you have built (libdarknet.so), to run beside ours")
+    parser.add_argument("--original", metavar="DIR", default="", help="a Darknet that you have built, to run beside ours")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     return parser
 

@@ -123,7 +123,11 @@ def threads(contender: str, setting: Setting) -> Cases:
     """Ours with one thread and with two; contenders are these numbers."""
     del contender, setting
     for c, n, size, side in CONVOLUTIONS:
-        yield f"convolution {size}x{size} {c}-{n}, {side}", 2.0 * c * n * size * size * side * side, _our_convolution(c, n, size, side)
+        yield (
+            f"convolution {size}x{size} {c}-{n}, {side}",
+            2.0 * c * n * size * size * side * side,
+            _our_convolution(c, n, size, side),
+        )
     for shape in BATCHNORM_SHAPES:
         calls = our_batchnorm(random(*shape), random(*shape))
         for name in ("training", "inference"):
@@ -176,7 +180,11 @@ def picture(contender: str, setting: Setting) -> Cases:
 
 
 def alternate(contender: str, setting: Setting) -> Cases:
-    """Calls of ours, of torch's, and of both in turn: neither may keep the processors from the other."""
+    """Calls of ours, of torch's, and of both in turn: neither may keep the processors from the other.
+
+    After a call of torch's the threads of its OpenMP wait for the next one without sleeping, for some milliseconds, in which
+    ours have one processor less; "passive" is both in turn under OMP_WAIT_POLICY=passive, where they sleep.
+    """
     del setting
     x = random(8, 64, 104, 104)
     makers: dict[str, tuple[Callable[[], Call], Callable[[], Call]]] = {
@@ -184,7 +192,7 @@ def alternate(contender: str, setting: Setting) -> Cases:
         "batchnorm": (lambda: our_batchnorm(x, x)["forward"], lambda: _torch_batchnorm(x, x)["forward"]),
     }
     for name, (ours, theirs) in makers.items():
-        made = [make() for make, of in ((ours, "ours"), (theirs, "torch")) if contender in (of, "both")]
+        made = [make() for make, of in ((ours, "ours"), (theirs, "torch")) if contender in (of, "both", "passive")]
         yield name, 0.0, lambda calls=made: [call() for call in calls]  # type: ignore[misc]
 
 

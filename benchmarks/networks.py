@@ -32,7 +32,7 @@ def seeded(path: Path, size: int | None = None) -> Any:
     """The network of a cfg with random weights that keep the spread of values; size: width and height, where not the cfg's."""
     import pydarknetbn
 
-    net = pydarknetbn.load(_text(path, size))
+    net = pydarknetbn.load(cfg_text(path, size))
     rng = np.random.default_rng(0)
     for layer in net.layers:
         for name, array in layer.params.items():
@@ -43,8 +43,9 @@ def seeded(path: Path, size: int | None = None) -> Any:
     return net
 
 
-def _text(path: Path, size: int | None) -> bytes:
-    text = path.read_text(encoding="utf-8", errors="replace")
+def cfg_text(path: Path, size: int | None) -> bytes:
+    """A cfg for one image of that size."""
+    text = path.readcfg_text(encoding="utf-8", errors="replace")
     sides = (("width", size), ("height", size)) if size else ()
     for key, value in (*sides, ("batch", 1), ("subdivisions", 1)):
         text = re.sub(rf"(?m)^\s*{key}\s*=.*", f"{key}={value}", text, count=1)
@@ -60,7 +61,7 @@ def image_for(net: Any, batch: int = 1) -> Any:
 
 
 def prepare(setting: Setting) -> None:
-    """Writes cfg, weights and folded ONNX of each network, and NAME.txt with whose weights these are.
+    """Writes cfg, weights and folded ONNX of each network.
 
     Where there is no .weights beside a cfg they are random, and each batchnorm has the statistics of one image of noise, so that
     values have the spread that a trained network's have.
@@ -71,17 +72,15 @@ def prepare(setting: Setting) -> None:
         path = None if setting.quick and name in LARGE else cfg_named(name)
         if path is None:
             continue
-        target = setting.prepared / name
-        target.with_suffix(".cfg").write_bytes(_text(path, size))
+        target = setting.prepared / f"{name}.cfg"
+        target.write_bytes(cfg_text(path, size))
         if path.with_suffix(".weights").exists():
             shutil.copy(path.with_suffix(".weights"), target.with_suffix(".weights"))
-            target.with_suffix(".txt").write_text("its own weights", encoding="utf-8")
         else:
-            net = seeded(target.with_suffix(".cfg"))
+            net = seeded(target)
             _take_statistics(net)
             net.save(target.with_suffix(".weights"))
-            target.with_suffix(".txt").write_text("seeded weights", encoding="utf-8")
-        net = dn.load(target.with_suffix(".cfg"), target.with_suffix(".weights"))
+        net = dn.load(target, target.with_suffix(".weights"))
         try:
             dn.convert.to_onnx(net, target.with_suffix(".onnx"), batch=1, verify=False)
         except dn.MissingExtraError:
@@ -223,7 +222,8 @@ def _torch_fold(net: Any) -> Call:
         with torch.no_grad():
             for of in layers:
                 zero = torch.zeros_like(of["biases"])
-                fuse_conv_bn_weights(of["weights"], zero, of["rolling_mean"], of["rolling_variance"], 1e-5, of["scales"], of["biases"])
+                fuse_conv_bn_weights(
+                    of["weights"], zero, of["rolling_mean"], of["rolling_variance"], 1e-5, of["scales"], of["biases"]
+                )
 
     return call
-

@@ -1,7 +1,7 @@
 """The original beside ours: a Darknet that the user has built, called through its library.
 
-Its networks are run by its own `network_predict`, with the cfg and weights that ours reads; a batchnorm's training is the calls that its
-`forward_batchnorm_layer` and `backward_batchnorm_layer` make, in their order.
+Its networks are run by its own `network_predict`, with the cfg and weights that ours reads; a batchnorm's training is the calls
+that its `forward_batchnorm_layer` and `backward_batchnorm_layer` make, in their order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from .arrays import BATCHNORM_SHAPES, our_batchnorm
 from .common import Call, Cases, LeftOut, Setting, random
-from .networks import image_for
+from .networks import cfg_text, image_for
 
-NETWORKS = ("yolov3-tiny", "yolov3")
+NETWORKS = (("yolov3-tiny", 416), ("yolov3", 416), ("yolov3", 608))
 LIBRARIES = ("libdarknet.so", "darknet.so", "libdarknet.dylib")
 ARRAYS = ("mean", "variance", "rolling_mean", "rolling_variance", "scales", "biases")
 UPDATES = ("scale_updates", "bias_updates", "mean_delta", "variance_delta")
@@ -25,22 +25,27 @@ UPDATES = ("scale_updates", "bias_updates", "mean_delta", "variance_delta")
 
 def original(contender: str, setting: Setting) -> Cases:
     """Contenders: ours, original."""
-    import pydarknetbn as dn
-
     if not setting.original:
         raise LeftOut("--original names no folder with a Darknet that you have built")
     library = _library(Path(setting.original)) if contender == "original" else None
-    for name in NETWORKS:
-        cfg = setting.prepared / f"{name}.cfg"
-        if not cfg.exists():
-            continue
-        net = dn.load(cfg, cfg.with_suffix(".weights"))
-        work, image = sum(layer.operations for layer in net.layers), image_for(net)
-        call = (lambda net=net, image=image: net.forward(image, keep="heads")) if library is None else _predict(library, cfg, image)  # type: ignore[misc]
-        yield f"{name}, {net.h}", work, call
+    for name, size in NETWORKS:
+        if (setting.prepared / f"{name}.cfg").exists():
+            yield _network(library, setting.prepared / f"{name}.cfg", size)
     for shape in BATCHNORM_SHAPES:
         x, delta = random(*shape), random(*shape)[::-1].copy()
-        yield f"batchnorm training {shape}", 0.0, our_batchnorm(x, delta)["training"] if library is None else _train(library, x, delta)
+        call = our_batchnorm(x, delta)["training"] if library is None else _train(library, x, delta)
+        yield f"batchnorm training {shape}", 0.0, call
+
+
+def _network(library: ctypes.CDLL | None, prepared: Path, size: int) -> tuple[str, float, Call]:
+    import pydarknetbn as dn
+
+    cfg, weights = prepared.with_name(f"{prepared.stem}-{size}.cfg"), prepared.with_suffix(".weights")
+    cfg.write_bytes(cfg_text(prepared, size))
+    net = dn.load(cfg, weights)
+    image, work = image_for(net), sum(layer.operations for layer in net.layers)
+    call = _predict(library, cfg, weights, image) if library else lambda: net.forward(image, keep="heads")
+    return f"{prepared.stem}, {size}", work, call
 
 
 def _library(folder: Path) -> ctypes.CDLL:
@@ -50,12 +55,12 @@ def _library(folder: Path) -> ctypes.CDLL:
     raise LeftOut(f"{folder} holds none of {', '.join(LIBRARIES)}; build Darknet there (AlexeyAB's with LIBSO=1)")
 
 
-def _predict(library: ctypes.CDLL, cfg: Path, image: Any) -> Call:
+def _predict(library: ctypes.CDLL, cfg: Path, weights: Path, image: Any) -> Call:
     library.load_network.restype = ctypes.c_void_p
     library.load_network.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
     of_pointer = getattr(library, "network_predict_ptr", library.network_predict)  # AlexeyAB's other takes the network by value
     of_pointer.restype, of_pointer.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
-    net = library.load_network(os.fsencode(cfg), os.fsencode(cfg.with_suffix(".weights")), 0)
+    net = library.load_network(os.fsencode(cfg), os.fsencode(weights), 0)
     return lambda: of_pointer(net, image.ctypes.data)
 
 

@@ -14,10 +14,12 @@ from .suites import SUITES, Suite, Target
 
 PIPES = 0.7
 """A processor whose separate multiplications and additions reach this part of its FMA has pipes for both."""
+QUIET = 0.5
+"""Of a load of the machine above this the reader is told."""
 NAMES = {
     "torch": "PyTorch", "onnxruntime": "onnxruntime", "opencv": "OpenCV", "numpy": "NumPy's product", "copy": "copy of the array",
     "peak": "registers alone", "fma": "as FMA", "apart": "multiply, then add", "system": "ours, system's libm", "read": "read",
-    "both": "in turn", "import": "import pydarknetbn", "info": "pydarknetbn info",
+    "both": "in turn", "passive": "in turn, OMP_WAIT_POLICY=passive", "import": "import pydarknetbn", "info": "pydarknetbn info",
 }  # fmt: skip
 
 
@@ -72,9 +74,9 @@ def _value(suite: Suite, contender: str, ms: dict[str, float]) -> float | None:
     if contender == first or contender not in ms or first not in ms:
         return None
     if suite.compare == "apart":
-        others = [ms.get(name) for name in suite.contenders if name != "both"]
-        if contender == "both":
-            return None if None in others else ms["both"] / sum(others)  # type: ignore[arg-type]
+        if contender == "torch":
+            return ms["torch"] / ms[first]
+        return ms[contender] / (ms[first] + ms["torch"]) if "torch" in ms else None
     if suite.compare == "more":
         return ms[contender] - ms[first]
     return ms[first] / ms[contender] if suite.compare == "faster" else ms[contender] / ms[first]
@@ -92,8 +94,10 @@ def _limit(targets: tuple[Target, ...], case: str, contender: str, factor: float
 
 def show(run: dict[str, Any], console: Console) -> None:
     """A table for each suite, and how many targets are reached."""
-    how = f"{run['threads']} {'thread' if run['threads'] == 1 else 'threads'}, {run['clock']} clock, medians of {run['rounds']} rounds"
+    how = f"{run['threads']} thread{'s' * (run['threads'] > 1)}, {run['clock']} clock, medians of {run['rounds']} rounds"
     console.print(f"{run['machine']['processor']}, inner loops {run['machine']['variant']}; {how}")
+    if run["clock"] == "wall" and run["load"] > QUIET:
+        console.print(f"Others computed on this machine (load {run['load']:.2f} before the start): take these times with care.")
     console.print("Ratios are another's time over ours, so above 1 ours is faster, unless the table says otherwise.")
     of_all = ratios(run["suites"])
     for name, of_suite in run["suites"].items():

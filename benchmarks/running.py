@@ -70,7 +70,9 @@ def _suite(name: str, rounds: int, setting: Setting, told: Callable[[str], None]
             for case, result in _answer(done).items():
                 times[case][contender].append(result["ms"])
                 work[case] = result["work"]
-    cases = {case: {"work": work[case], "ms": {who: statistics.median(all_) for who, all_ in of.items()}} for case, of in times.items()}
+    cases = {
+        case: {"work": work[case], "ms": {who: statistics.median(all_) for who, all_ in of.items()}} for case, of in times.items()
+    }
     return {"cases": cases, "missing": missing}
 
 

@@ -45,8 +45,8 @@ class Suite:
         contenders: the first is what the others are compared with.
         targets: what is to be reached.
         networks: whether it reads what `networks.prepare` writes.
-        compare: how a contender's ratio is had: "ratio" is its time over the first's, "faster" the first's over its, "apart" its time
-            over the sum of the others', "more" the milliseconds that it takes beyond the first.
+        compare: how a contender's ratio is had: "ratio" is its time over the first's, "faster" the first's over its, "apart" that
+            of both in turn over the sum of the two, "more" the milliseconds that it takes beyond the first.
     """
 
     title: str
@@ -76,7 +76,7 @@ SUITES: dict[str, Suite] = {
     ),
     "activation": Suite("Activations of ten million values", arrays.activation, ("ours", "torch", "system")),
     "network": Suite(
-        "Whole networks, one image",
+        "Whole networks, one image (random weights where no .weights lies beside the .cfg)",
         networks.network,
         ("ours", "torch", "onnxruntime", "opencv"),
         (
@@ -100,8 +100,8 @@ SUITES: dict[str, Suite] = {
     "alternate": Suite(
         "Calls of ours and of PyTorch's in turn, against both apart",
         arrays.alternate,
-        ("ours", "torch", "both"),
-        (Target("both", 1.05, most=True),),
+        ("ours", "torch", "both", "passive"),
+        (Target("both", 1.05, most=True), Target("passive", 1.05, most=True)),
         compare="apart",
     ),
     "startup": Suite(
@@ -115,7 +115,7 @@ SUITES: dict[str, Suite] = {
         "The original's own build (--original DIR)",
         original,
         ("ours", "original"),
-        (Target("original", 8, "yolov3-tiny"), Target("original", 20, "yolov3,"), Target("original", 3.5, "batchnorm")),
+        (Target("original", 8, "yolov3-tiny"), Target("original", 20, "yolov3, 608"), Target("original", 3.5, "batchnorm")),
         networks=True,
     ),
 }

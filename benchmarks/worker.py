@@ -25,6 +25,8 @@ def main(suite: str, contender: str, setting: Setting) -> None:
     threads = _threads_of(contender, setting)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
+    if contender == "passive":
+        os.environ["OMP_WAIT_POLICY"] = "passive"
     try:
         if suite == PREPARE:
             from .networks import prepare
@@ -53,11 +55,11 @@ def _threads_of(contender: str, setting: Setting) -> int:
 
 
 def _set_threads(contender: str, threads: int) -> None:
-    if contender in ("torch", "both"):
+    if contender in ("torch", "both", "passive"):
         import torch
 
         torch.set_num_threads(threads)
-    if contender in ("ours", "both", "system") or "thread" in contender:
+    if contender in ("ours", "both", "passive", "system") or "thread" in contender:
         import pydarknetbn
 
         pydarknetbn.set_num_threads(threads)

@@ -1,0 +1,160 @@
+"""Writes table and picture of the README's section on speed from runs: `python tools/speed.py RUN.json [RUN.json]`.
+
+A run is what `python -m benchmarks --json > RUN.json` wrote; two differ in `--threads`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw, ImageFont
+
+_ROOT = Path(__file__).parent.parent
+PEERS = {
+    "torch": ("PyTorch", "#d1495b"), "onnxruntime": ("onnxruntime", "#2a6f97"), "opencv": ("OpenCV", "#2f7d5b"),
+    "numpy": ("NumPy's matrix product", "#8d5a97"), "copy": ("a copy of the array", "#7a848c"), "original": ("original Darknet", "#e0a526"),
+}  # fmt: skip
+GROUPS = (
+    # what the table calls it, suite, pattern of the cases
+    ("batchnorm, training step", "batchnorm", "training"), ("batchnorm, inference", "batchnorm", "inference"),
+    ("convolution 3x3", "convolution", "3x3"), ("convolution 1x1", "convolution", "1x1"), ("", "network", ""), ("", "original", ""),
+)  # fmt: skip
+SCALE, LEFT, TOP, LINE, WIDTH = 2, 250, 84, 24, 640
+INK, PALE, GRID = "#20262c", "#5b6670", "#dfe3e6"
+
+Rows = dict[str, dict[str, dict[int, float]]]
+"""{what: {peer: {threads: ratio}}}"""
+
+
+def main() -> None:
+    """Reads the runs, writes README and picture."""
+    runs = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]]
+    readme = _ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    part = f"<!-- speed -->\n{_told(runs)}\n\n{_table(runs)}\n<!-- /speed -->"
+    readme.write_text(re.sub("<!-- speed -->.*?<!-- /speed -->", lambda _: part, text, flags=re.DOTALL), encoding="utf-8")
+    _picture(_rows(runs)).save(_ROOT / "tools" / "pictures" / "speed.png", optimize=True)
+
+
+def _told(runs: list[dict[str, Any]]) -> str:
+    machine, versions = runs[0]["machine"], runs[0]["machine"]["versions"]
+    peers = ", ".join(f"{PEERS[name][0].split(chr(39))[0]} {version.split('+')[0]}" for name, version in versions.items())
+    return f"{machine['processor']}, {machine['processors']} processors, `{machine['variant']}`; {peers}:"
+
+
+def _selected(run: dict[str, Any]) -> list[tuple[str, str, str, float]]:
+    """Group, case, peer and ratio of what is shown."""
+    found = []
+    for title, suite, pattern in GROUPS:
+        for ratio in run["ratios"]:
+            if ratio["suite"] == suite and re.search(pattern, ratio["case"]) and ratio["contender"] in PEERS:
+                found.append((title or re.sub(r" \(.*", "", ratio["case"]), ratio["case"], ratio["contender"], ratio["value"]))
+    return found
+
+
+def _table(runs: list[dict[str, Any]]) -> str:
+    cells: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        for group, _, peer, value in _selected(run):
+            cells[group, peer][run["threads"]].append(value)
+    heads = [f"{run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs]
+    lines = ["| work | another's time over ours | " + " | ".join(heads) + " |", "|---" * (2 + len(runs)) + "|"]
+    for (group, peer), of_threads in cells.items():
+        ranges = [_range(of_threads[run["threads"]]) for run in runs]
+        lines.append(f"| {group} | {PEERS[peer][0]} | {' | '.join(ranges)} |")
+    return "\n".join(lines)
+
+
+def _range(values: list[float]) -> str:
+    shown = (
+        list(dict.fromkeys(f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (min(values), max(values))))
+        if values
+        else []
+    )
+    return " to ".join(shown)
+
+
+# --- the picture ----------------------------------------------------------------------------------------------------------------
+
+
+def _rows(runs: list[dict[str, Any]]) -> Rows:
+    rows: Rows = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        for group, case, peer, value in _selected(run):
+            of = (
+                case
+                if peer != "original" and group == case
+                else f"{group.replace(', ', ' ')} {_size(case)}"
+                if group != case
+                else case
+            )
+            rows[of][peer][run["threads"]] = value
+    return rows
+
+
+def _size(case: str) -> str:
+    return case[case.index("(") :] if "(" in case else case.split(" ", 1)[1]
+
+
+class _Canvas:
+    """A picture drawn twice as large as it is shown, so that edges are smooth."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.image = Image.new("RGB", (width * SCALE, height * SCALE), "white")
+        self.draw = ImageDraw.Draw(self.image)
+        self.font = ImageFont.load_default(13 * SCALE)
+
+    def text(self, x: float, y: float, words: str, color: str, anchor: str) -> None:
+        self.draw.text((x * SCALE, y * SCALE), words, color, self.font, anchor=anchor)
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, color: str, width: int = 1) -> None:
+        self.draw.line((x * SCALE, y * SCALE, to_x * SCALE, to_y * SCALE), color, width * SCALE)
+
+    def dot(self, x: float, y: float, color: str, filled: bool) -> None:
+        box = tuple(at * SCALE for at in (x - 5, y - 5, x + 5, y + 5))
+        self.draw.ellipse(box, color if filled else "white", color, 2 * SCALE)
+
+
+def _picture(rows: Rows) -> Image.Image:
+    values = [value for of in rows.values() for by_threads in of.values() for value in by_threads.values()]
+    low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
+    canvas = _Canvas(LEFT + WIDTH + 40, TOP + LINE * len(rows) + 70)
+
+    def at(value: float) -> float:
+        return LEFT + 20 + (math.log2(value) - low) / (high - low) * (WIDTH - 20)
+
+    bottom = TOP + LINE * len(rows)
+    canvas.text(at(1) - 10, 20, "ours is slower", PALE, "rm")
+    canvas.text(at(1) + 10, 20, "ours is faster", PALE, "lm")
+    for power in range(low, high + 1):
+        canvas.line(at(2**power), TOP - 22, at(2**power), bottom, INK if power == 0 else GRID, 2 if power == 0 else 1)
+        canvas.text(at(2**power), TOP - 36, f"{2.0**power:g}x", INK if power == 0 else PALE, "mm")
+    most = max(threads for of in rows.values() for by_threads in of.values() for threads in by_threads)
+    for number, (what, of) in enumerate(rows.items()):
+        y = TOP + LINE * number + LINE // 2
+        canvas.text(LEFT, y, what, INK, "rm")
+        for peer, by_threads in of.items():
+            for threads, value in sorted(by_threads.items()):
+                canvas.dot(at(value), y, PEERS[peer][1], filled=threads == most)
+    _legend(canvas, rows, most, bottom)
+    return canvas.image.resize((canvas.image.width // SCALE, canvas.image.height // SCALE), Image.Resampling.LANCZOS)
+
+
+def _legend(canvas: _Canvas, rows: Rows, most: int, bottom: int) -> None:
+    x = 24.0
+    for peer, (name, color) in PEERS.items():
+        if any(peer in of for of in rows.values()):
+            canvas.dot(x, bottom + 26, color, filled=True)
+            canvas.text(x + 10, bottom + 26, name, INK, "lm")
+            x += 34 + canvas.font.getlength(name) / SCALE
+    canvas.text(24 - 5, bottom + 50, f"Another's time over ours; filled: {most} threads, hollow: 1 thread", PALE, "lm")
+
+
+if __name__ == "__main__":
+    main()
