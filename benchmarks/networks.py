@@ -45,7 +45,7 @@ def seeded(path: Path, size: int | None = None) -> Any:
 
 def cfg_text(path: Path, size: int | None) -> bytes:
     """A cfg for one image of that size."""
-    text = path.readcfg_text(encoding="utf-8", errors="replace")
+    text = path.read_text(encoding="utf-8", errors="replace")
     sides = (("width", size), ("height", size)) if size else ()
     for key, value in (*sides, ("batch", 1), ("subdivisions", 1)):
         text = re.sub(rf"(?m)^\s*{key}\s*=.*", f"{key}={value}", text, count=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,9 @@ PEERS = {
     "opencv": ("opencv-python-headless", "opencv-contrib-python-headless", "opencv-python", "opencv-contrib-python"),
 }  # fmt: skip
 """Contenders that are packages, and under which names these are installed."""
+
+COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables that libraries read at their import."""
 
 Measured = dict[str, Any]
 """{"cases": {case: {"work": operations, "ms": {contender: median}}}, "missing": {contender: why}}"""
@@ -83,8 +87,11 @@ def _single(setting: Setting) -> str:
 
 
 def _run(suite: str, contender: str, setting: Setting) -> subprocess.CompletedProcess[str]:
+    counted = re.match(r"(\d+) thread", contender)
+    setting = replace(setting, threads=int(counted[1])) if counted else setting
+    environment = dict.fromkeys(COUNTS, str(setting.threads)) | ({"OMP_WAIT_POLICY": "passive"} if contender == "passive" else {})
     command = [sys.executable, "-m", "benchmarks.worker", suite, contender, setting.to_json()]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
 
 
 def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import statistics
 import sys
@@ -22,18 +21,13 @@ def main(suite: str, contender: str, setting: Setting) -> None:
     """Times every case and prints medians in milliseconds."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
-    threads = _threads_of(contender, setting)
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = str(threads)
-    if contender == "passive":
-        os.environ["OMP_WAIT_POLICY"] = "passive"
     try:
         if suite == PREPARE:
             from .networks import prepare
 
             prepare(setting)
             return
-        _set_threads(contender, threads)
+        _set_threads(contender, setting.threads)
         print(json.dumps(measured(suite, contender, setting)), file=answer)
     except (ImportError, LeftOut) as error:
         print(str(error).splitlines()[0], file=sys.stderr)
@@ -47,11 +41,6 @@ def measured(suite: str, contender: str, setting: Setting) -> dict[str, dict[str
     clock = _cpu_seconds if setting.clock == "cpu" else time.perf_counter
     cases = SUITES[suite].cases(contender, setting)
     return {name: {"ms": _median(call, setting.seconds, clock), "work": work} for name, work, call in cases}
-
-
-def _threads_of(contender: str, setting: Setting) -> int:
-    counted = re.match(r"(\d+) thread", contender)
-    return int(counted[1]) if counted else setting.threads
 
 
 def _set_threads(contender: str, threads: int) -> None:

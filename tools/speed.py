@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 _ROOT = Path(__file__).parent.parent
 PEERS = {
     "torch": ("PyTorch", "#d1495b"), "onnxruntime": ("onnxruntime", "#2a6f97"), "opencv": ("OpenCV", "#2f7d5b"),
-    "numpy": ("NumPy's matrix product", "#8d5a97"), "copy": ("a copy of the array", "#7a848c"), "original": ("original Darknet", "#e0a526"),
+    "numpy": ("NumPy's matrix product", "#8d5a97"), "copy": ("copy of the array", "#7a848c"), "original": ("original", "#e0a526"),
 }  # fmt: skip
 GROUPS = (
     # what the table calls it, suite, pattern of the cases
@@ -49,12 +49,13 @@ def _told(runs: list[dict[str, Any]]) -> str:
 
 
 def _selected(run: dict[str, Any]) -> list[tuple[str, str, str, float]]:
-    """Group, case, peer and ratio of what is shown."""
+    """Line of the table, line of the picture, peer and ratio."""
     found = []
     for title, suite, pattern in GROUPS:
         for ratio in run["ratios"]:
             if ratio["suite"] == suite and re.search(pattern, ratio["case"]) and ratio["contender"] in PEERS:
-                found.append((title or re.sub(r" \(.*", "", ratio["case"]), ratio["case"], ratio["contender"], ratio["value"]))
+                case = f"{title} {ratio['case'].removeprefix(pattern).lstrip()}" if title else ratio["case"]
+                found.append((title or re.sub(r" \(.*", "", case), case, ratio["contender"], ratio["value"]))
     return found
 
 
@@ -72,12 +73,9 @@ def _table(runs: list[dict[str, Any]]) -> str:
 
 
 def _range(values: list[float]) -> str:
-    shown = (
-        list(dict.fromkeys(f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (min(values), max(values))))
-        if values
-        else []
-    )
-    return " to ".join(shown)
+    if not values:
+        return ""
+    return " to ".join(dict.fromkeys(f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (min(values), max(values))))
 
 
 # --- the picture ----------------------------------------------------------------------------------------------------------------
@@ -86,20 +84,9 @@ def _range(values: list[float]) -> str:
 def _rows(runs: list[dict[str, Any]]) -> Rows:
     rows: Rows = defaultdict(lambda: defaultdict(dict))
     for run in runs:
-        for group, case, peer, value in _selected(run):
-            of = (
-                case
-                if peer != "original" and group == case
-                else f"{group.replace(', ', ' ')} {_size(case)}"
-                if group != case
-                else case
-            )
-            rows[of][peer][run["threads"]] = value
+        for _, case, peer, value in _selected(run):
+            rows[case][peer][run["threads"]] = value
     return rows
-
-
-def _size(case: str) -> str:
-    return case[case.index("(") :] if "(" in case else case.split(" ", 1)[1]
 
 
 class _Canvas:
