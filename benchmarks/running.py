@@ -52,7 +52,8 @@ def measured(names: Sequence[str], rounds: int, setting: Setting, told: Callable
         setting = replace(setting, folder=folder)
         if any(SUITES[name].networks for name in names):
             told("preparing networks")
-            _answer(_run(PREPARE, "", setting))
+            if (done := _run(PREPARE, "", setting)).returncode:
+                raise SystemExit(f"the networks could not be prepared: {_why(done)}")
         return {name: _suite(name, rounds, setting, told) for name in names}
 
 
@@ -68,10 +69,10 @@ def _suite(name: str, rounds: int, setting: Setting, told: Callable[[str], None]
                 continue
             told(f"{name}: {contender}, round {number + 1} of {rounds}")
             done = _run(name, contender, setting)
-            if done.returncode == LeftOut.STATUS:
-                missing[contender] = done.stderr.strip().splitlines()[-1]
+            if done.returncode:
+                missing[contender] = _why(done)
                 continue
-            for case, result in _answer(done).items():
+            for case, result in json.loads(done.stdout).items():
                 times[case][contender].append(result["ms"])
                 work[case] = result["work"]
     cases = {
@@ -94,11 +95,10 @@ def _run(suite: str, contender: str, setting: Setting) -> subprocess.CompletedPr
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
 
 
-def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    if done.returncode:
-        raise SystemExit(f"{' '.join(done.args[2:5])} failed:\n{done.stderr}")
-    answer: dict[str, Any] = json.loads(done.stdout or "{}")
-    return answer
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """A failure, too, leaves out one contender and not the run."""
+    said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return said if done.returncode == LeftOut.STATUS else f"it failed: {said}"
 
 
 def machine() -> dict[str, Any]:

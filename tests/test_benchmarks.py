@@ -20,7 +20,7 @@ if not (ROOT / "benchmarks").exists():
     pytest.skip("the source tree is not beside the tests", allow_module_level=True)
 sys.path.append(str(ROOT))  # behind the installed package
 
-from benchmarks import networks, original, report  # noqa: E402
+from benchmarks import networks, original, report, running  # noqa: E402
 from benchmarks.common import LeftOut, Setting  # noqa: E402
 from benchmarks.suites import SUITES  # noqa: E402
 
@@ -168,3 +168,27 @@ def test_table_of_the_readme_gives_the_range_over_shapes():
         "| batchnorm, training step | original | 12 |  |",
         "| yolov3, 416 | OpenCV | 2 |  |",
     ]
+
+
+@pytest.mark.parametrize(("status", "why"), [(1, "it failed: KeyError: 'x'"), (LeftOut.STATUS, "KeyError: 'x'")])
+def test_contender_that_fails_leaves_the_others(monkeypatch, status, why):
+    def run(_: str, contender: str, __: Setting) -> subprocess.CompletedProcess[str]:
+        if contender == "opencv":
+            return subprocess.CompletedProcess([], status, "", "Traceback\nKeyError: 'x'\n")
+        return subprocess.CompletedProcess([], 0, '{"stretch": {"ms": 2.0, "work": 0}}', "")
+
+    monkeypatch.setattr(running, "_run", run)
+    assert running.measured(["picture"], 2, SETTING, lambda _: None) == {
+        "picture": {"cases": {"stretch": {"work": 0, "ms": {"ours": 2.0}}}, "missing": {"opencv": why}}
+    }
+
+
+def test_median_is_over_the_rounds(monkeypatch):
+    answers = iter([3.0, 1.0, 8.0])
+
+    def run(_: str, contender: str, __: Setting) -> subprocess.CompletedProcess[str]:
+        ms = next(answers) if contender == "ours" else 1.0
+        return subprocess.CompletedProcess([], 0, json.dumps({"stretch": {"ms": ms, "work": 0}}), "")
+
+    monkeypatch.setattr(running, "_run", run)
+    assert running.measured(["picture"], 3, SETTING, lambda _: None)["picture"]["cases"]["stretch"]["ms"]["ours"] == 3.0
