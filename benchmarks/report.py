@@ -14,6 +14,8 @@ from .suites import SUITES, Suite, Target
 
 PIPES = 0.7
 """A processor whose separate multiplications and additions reach this part of its FMA has pipes for both."""
+TARGETED = 2
+"""Threads of the runs that targets are meant for."""
 QUIET = 0.5
 """Of a load of the machine above this the reader is told."""
 NAMES = {
@@ -116,6 +118,8 @@ def _show_summary(run: dict[str, Any], of_all: list[Ratio], console: Console) ->
     if (factor := scale(run["suites"])) < 1:
         part = f"separate multiplications and additions reach {factor:.2f} of FMA on this processor"
         console.print(f"{part}: the targets of convolutions and networks are multiplied by that")
+    if run["threads"] != TARGETED:
+        console.print(f"The targets are meant for {TARGETED} threads.")
     demanded = [ratio for ratio in of_all if ratio.limit is not None]
     short = [ratio for ratio in demanded if not ratio.reached]
     console.print(f"{len(demanded) - len(short)} of {len(demanded)} targets reached" + ("; not:" if short else ""))

@@ -48,9 +48,15 @@ def main() -> None:
 
 
 def _told(runs: list[dict[str, Any]]) -> str:
-    machine, versions = runs[0]["machine"], runs[0]["machine"]["versions"]
-    peers = ", ".join(f"{PEERS[name][0].split(chr(39))[0]} {version.split('+')[0]}" for name, version in versions.items())
-    return f"{machine['processor']}, {machine['processors']} processors, `{machine['variant']}`; {peers}:"
+    machine, commands = runs[0]["machine"], []
+    for run in runs:
+        threads = f"{run['threads']} thread{'s' * (run['threads'] > 1)}"
+        clock = " in the processor's time, since others used the machine" if run["clock"] == "cpu" else ""
+        commands.append(f"{threads}{clock}")
+    versions = {PEERS[name][0].split("'")[0]: version.split("+")[0] for name, version in machine["versions"].items()}
+    peers = ", ".join(f"{name} {version}" for name, version in versions.items())
+    told = f"{machine['processor']}, {machine['processors']} processors, `{machine['variant']}`; {peers}."
+    return f"{told} Medians of {runs[0]['rounds']} rounds, {', then '.join(commands)}:"
 
 
 def _selected(run: dict[str, Any]) -> list[tuple[str, str, str, float]]:
@@ -65,22 +71,22 @@ def _selected(run: dict[str, Any]) -> list[tuple[str, str, str, float]]:
 
 
 def _table(runs: list[dict[str, Any]]) -> str:
-    cells: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
+    """A line for each kind of work, a column for each peer; in a cell one range for each run."""
+    values: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(lambda: [[] for _ in runs]))
+    for number, run in enumerate(runs):
         for group, _, peer, value in _selected(run):
-            cells[group, peer][run["threads"]].append(value)
-    heads = [f"{run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs]
-    lines = ["| work | another's time over ours | " + " | ".join(heads) + " |", "|---" * (2 + len(runs)) + "|"]
-    for (group, peer), of_threads in cells.items():
-        ranges = [_range(of_threads[run["threads"]]) for run in runs]
-        lines.append(f"| {group} | {PEERS[peer][0]} | {' | '.join(ranges)} |")
+            values[group][peer][number].append(value)
+    peers = [peer for peer in PEERS if any(peer in of for of in values.values())]
+    lines = ["| | " + " | ".join(PEERS[peer][0] for peer in peers) + " |", "|---" * (1 + len(peers)) + "|"]
+    for group, of in values.items():
+        cells = [" / ".join(_range(each) for each in of[peer]) if peer in of else "" for peer in peers]
+        lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _range(values: list[float]) -> str:
-    if not values:
-        return ""
-    return " to ".join(dict.fromkeys(f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (min(values), max(values))))
+    shown = [f"{value:.2f}" if value < 2 else f"{value:.1f}" if value < 10 else f"{value:.0f}" for value in sorted(values)]
+    return "–".join(dict.fromkeys([shown[0], shown[-1]])) if shown else "-"  # noqa: RUF001
 
 
 # --- the picture ----------------------------------------------------------------------------------------------------------------
