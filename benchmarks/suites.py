@@ -112,7 +112,7 @@ SUITES: dict[str, Suite] = {
         compare="more",
     ),
     "original": Suite(
-        "The original's own build (--original DIR)",
+        "The original's own build (--original DIR; the targets are meant for pjreddie's)",
         original,
         ("ours", "original"),
         (Target("original", 8, "yolov3-tiny"), Target("original", 20, "yolov3, 608"), Target("original", 3.5, "batchnorm")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -138,6 +139,16 @@ def test_a_run_prints_medians_and_who_is_left_out():
     assert case["ms"]["ours"] > 0
     assert ("opencv" in case["ms"]) != ("opencv" in run["suites"]["picture"]["missing"])
     assert (run["threads"], run["rounds"], run["clock"]) == (1, 1, "wall")
+
+
+def test_layers_of_a_network_are_listed_with_their_time():
+    command = [sys.executable, "-m", "benchmarks.layers", "cfg/tiny-yolo.cfg", "--size", "64"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tiny-yolo.cfg, 64 x 64: ")
+    assert re.search(
+        r"^   0 convolutional +64 x 64 x 3 to 64 x 64 x \d+ +[\d.]+ ms +[\d.]+ GFLOP/s$", done.stdout, flags=re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(
