@@ -57,12 +57,14 @@ class Network:
         origin: Origin,
         names: tuple[str, ...] = (),
         folded: bool = False,
+        seed: int = 0,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
-        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
+        generator = np.random.default_rng([seed, 1])  # other numbers than those of the initial weights
+        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded, generator=generator)
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -109,6 +111,15 @@ class Network:
         return self.header.seen
 
     @property
+    def generator(self) -> np.random.Generator:
+        """Of the numbers that training draws, such as those of [dropout]; seeded by `load`'s seed."""
+        return self.runner.generator
+
+    @generator.setter
+    def generator(self, generator: np.random.Generator) -> None:
+        self.runner.generator = generator
+
+    @property
     def heads(self) -> tuple[Layer, ...]:
         """The layers that make detections."""
         return tuple(layer for layer in self.layers if layer.head)
@@ -146,7 +157,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout, crop or recurrent layer in training.
+            UnsupportedError: a crop, dropblock or recurrent layer in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -154,8 +165,8 @@ class Network:
         with self.turn():
             x = self._checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
-            self.runner.run(done, keep_all=keep == "all")
-            return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
+            done = self.runner.run(done, keep_all=keep == "all")
+            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
     backward = methods.backward
 

@@ -81,6 +81,9 @@ _PJREDDIE_LAYERS = LayerRule(
     ),
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
+    copied_delta="overwritten",
+    gradient="simplified",
+    shared_statistics=True,
     shortcut_sums="by image",
     iou="plain",
     unbox="divide ratio",
@@ -105,6 +108,9 @@ _ALEXEYAB_LAYERS = LayerRule(
     ),
     direct_1x1="stride x 1",
     input_delta="overwritten",
+    copied_delta="overwritten",
+    gradient="simplified",
+    shared_statistics=True,
     shortcut_sums="by source input",
     iou="zero guard",
     unbox="multiply inverse",
@@ -128,17 +134,22 @@ _HANK_AI_LAYERS = replace(
     scan="anchors outer",
 )
 
-_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
+_TEXTBOOK_LAYERS = replace(
+    _ALEXEYAB_LAYERS, input_delta="added", copied_delta="added", gradient="exact", shared_statistics=False, shortcut_sums="by image"
+)
 
-_PJREDDIE_TRAINING = TrainingRule(trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False)
+_PJREDDIE_TRAINING = TrainingRule(
+    trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False, shared_updates=True
+)
 _ALEXEYAB_TRAINING = TrainingRule(
     trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,
     passes_over=True,
+    shared_updates=True,
 )
-_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True)
+_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True, shared_updates=False)
 
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
@@ -181,6 +192,8 @@ _PROFILES = (
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
                 "input_delta": "src/convolutional_layer.c:524-528",
+                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample}_layer.c",
+                "gradient": "src/l2norm_layer.c, src/normalization_layer.c backward_*, src/dropout_layer.c forward_dropout_layer",
                 "leaky": "src/activations.h:42",
                 "piecewise": "src/activations.h:21-58",
                 "iou": "src/box.c box_iou",
@@ -208,6 +221,10 @@ _PROFILES = (
                 "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
+                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample,sam}_layer.c",
+                "gradient": "src/maxpool_layer.c backward_*, src/blas.c:145, src/normalization_layer.c",
+                "shared_statistics": "src/convolutional_layer.c:622-630",
+                "shared_updates": "src/network.c:295 update_network",
                 "mish_gradient": "src/activations.c gradient_array_mish",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
