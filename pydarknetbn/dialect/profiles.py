@@ -142,7 +142,7 @@ _PJREDDIE_TRAINING = TrainingRule(
     trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False, shared_updates=True
 )
 _ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
+    trained=frozenset("batchnorm conv_lstm convolutional crnn local_avgpool maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,
