@@ -56,7 +56,7 @@ void normalized_weight_gradients(const shortcut_sum *s, const float *weight_grad
             float w = s->weights[i * groups + g];
             double slope = relu ? w > 0 : (double)m->expf(w - largest);
             double gradient = slope / sum * (weight_gradients[i * groups + g] - common / sum);
-            if (!relu && i == leader) gradient += (double)0.0001F * common / (sum * sum);
+            if (!relu && i == leader) gradient -= (double)0.0001F * common / (sum * sum);
             updates[i * groups + g] += (float)gradient;
         }
     }
