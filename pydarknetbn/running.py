@@ -145,10 +145,10 @@ class Runner:
     def _check_training(self) -> None:
         if self._folded:
             raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
-        untrained = [layer.type for layer in self._layers if layer.type == "crop" or layer.states]
-        untrained += ["dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
+        untrained = [f"[{layer.type}]" for layer in self._layers if layer.type == "crop" or layer.states]
+        untrained += ["[dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
         if untrained:
-            raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
+            raise UnsupportedError(f"{self._name}: {untrained[0]} in training is not computed; use train=False")
 
     def _drop(self, numbers: Iterable[int]) -> None:
         for number in numbers:
