@@ -73,7 +73,7 @@ def test_a_first_layer_leaves_the_callers_array_as_it_is() -> None:
 
 
 def test_numbers_come_from_the_networks_generator() -> None:
-    """The same seed gives the same masks, another other ones; a forward goes on in the sequence; about `probability` are dropped."""
+    """The same seed gives the same masks, another seed others; a second forward goes on; `probability` are dropped."""
     x = np.ones((1, 1, 200, 200), np.float32)
 
     def dropped(seed: int) -> list[Array]:
