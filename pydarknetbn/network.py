@@ -57,14 +57,12 @@ class Network:
         origin: Origin,
         names: tuple[str, ...] = (),
         folded: bool = False,
-        seed: int = 0,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
-        generator = np.random.default_rng([seed, 1])  # other numbers than those of the initial weights
-        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded, generator=generator)
+        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -109,15 +107,6 @@ class Network:
     def seen(self) -> int:
         """Images that the weights were trained with."""
         return self.header.seen
-
-    @property
-    def generator(self) -> np.random.Generator:
-        """Of the numbers that training draws, such as those of [dropout]; seeded by `load`'s seed."""
-        return self.runner.generator
-
-    @generator.setter
-    def generator(self, generator: np.random.Generator) -> None:
-        self.runner.generator = generator
 
     @property
     def heads(self) -> tuple[Layer, ...]:
@@ -168,7 +157,7 @@ class Network:
             done = self.runner.run(done, keep_all=keep == "all")
             return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward = methods.backward
+    backward, generator = methods.backward, methods.generator
 
     @property
     def kept(self) -> tuple[Layer, ...]:

@@ -87,20 +87,11 @@ class Runner:
         kept: the layers whose outputs outlive every forward.
         name: how messages call the network.
         folded: it has no batchnorm to train.
-        generator: of the numbers that training forwards draw.
     """
 
-    def __init__(
-        self,
-        layers: Sequence[Layer],
-        kept: Sequence[Layer],
-        name: str,
-        *,
-        folded: bool = False,
-        generator: np.random.Generator | None = None,
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
         self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
-        self.generator = generator or np.random.default_rng(0)
+        self.generator = np.random.default_rng(0)  # of the numbers that training forwards draw
         self._plan: Plan | None = None  # made by the first forward that needs it
         self.workspace = _workspace(0)
         self.done: Pass | None = None

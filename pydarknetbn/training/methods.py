@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._native import Array
 from ..errors import StateError
 from .backpropagation import backpropagate, fill_deltas
@@ -13,7 +15,19 @@ from .backpropagation import backpropagate, fill_deltas
 if TYPE_CHECKING:
     from ..network import Network
 
-__all__ = ["backward"]
+__all__ = ["backward", "generator"]
+
+
+def _generator(net: Network) -> np.random.Generator:
+    """Of the numbers that training draws, such as those of [dropout]; seeded by `load`'s seed."""
+    return net.runner.generator
+
+
+def _set_generator(net: Network, generator: np.random.Generator) -> None:
+    net.runner.generator = generator
+
+
+generator = property(_generator, _set_generator)
 
 
 def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None = None) -> Array:
