@@ -6,13 +6,26 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
+from .backward_faults import BACKWARD_FAULTS
 from .conventions import COMMON_EPSILONS, CONVENTIONS, whose_epsilon
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
-from .faults import FAULTS, Fault
+from .faults import FAULTS as _FAULTS
+from .faults import Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
-from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .rules import (
+    EVIDENCE,
+    ArithmeticRule,
+    BatchNormRule,
+    Dialect,
+    EpsilonRule,
+    Host,
+    LayerRule,
+    Profile,
+    RecurrentRule,
+    TrainingRule,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -37,6 +50,7 @@ __all__ = [
     "LayerRule",
     "Parser",
     "Profile",
+    "RecurrentRule",
     "Statistics",
     "TrainingRule",
     "dialect_named",
@@ -44,3 +58,5 @@ __all__ = [
     "profiles",
     "whose_epsilon",
 ]
+
+FAULTS = (*_FAULTS, *BACKWARD_FAULTS)

@@ -10,7 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
+from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .training import ALEXEYAB_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
 
@@ -79,6 +81,7 @@ _PJREDDIE_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=PJREDDIE_RECURRENT,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     copied_delta="overwritten",
@@ -106,6 +109,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=ALEXEYAB_RECURRENT,
     direct_1x1="stride x 1",
     input_delta="overwritten",
     copied_delta="overwritten",
@@ -135,21 +139,14 @@ _HANK_AI_LAYERS = replace(
 )
 
 _TEXTBOOK_LAYERS = replace(
-    _ALEXEYAB_LAYERS, input_delta="added", copied_delta="added", gradient="exact", shared_statistics=False, shortcut_sums="by image"
+    _ALEXEYAB_LAYERS,
+    recurrent=TEXTBOOK_RECURRENT,
+    input_delta="added",
+    copied_delta="added",
+    gradient="exact",
+    shared_statistics=False,
+    shortcut_sums="by image",
 )
-
-_PJREDDIE_TRAINING = TrainingRule(
-    trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False, shared_updates=True
-)
-_ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn local_avgpool maxpool shortcut".split()),
-    cleared="multiplied",
-    scaled=frozenset("convolutional implicit shortcut".split()),
-    stops_before=True,
-    passes_over=True,
-    shared_updates=True,
-)
-_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True, shared_updates=False)
 
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
@@ -177,7 +174,7 @@ _PROFILES = (
             }
         ),
         layers=_PJREDDIE_LAYERS,
-        training=_PJREDDIE_TRAINING,
+        training=PJREDDIE_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:154",
@@ -188,6 +185,9 @@ _PROFILES = (
                 "normalize_variance": "src/blas.c:110",
                 "bias_gradient": "src/batchnorm_layer.c:163",
                 "trained": "src/network.c forward_network, update_network",
+                "scaled": "learning_rate_scale in src/*_layer.c",
+                "recurrent": "backward_ in src/rnn_layer.c, crnn_layer.c, gru_layer.c, lstm_layer.c",
+                "inner_convolutions_learn": "src/convolutional_layer.c:176 sets no learning_rate_scale",
                 "eval_statistics": "src/batchnorm_layer.c:159",
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
@@ -207,7 +207,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:292",
@@ -219,6 +219,7 @@ _PROFILES = (
                 "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
                 "trains_standalone": "src/batchnorm_layer.c:223",
                 "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
+                "recurrent": "backward_ in src/rnn_layer.c, crnn_layer.c, gru_layer.c, lstm_layer.c, conv_lstm_layer.c",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
                 "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample,sam}_layer.c",
@@ -241,7 +242,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src-lib/blas.cpp:442",
@@ -262,7 +263,7 @@ _PROFILES = (
         evidence="source",
         batchnorm=_HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
     ),
     Profile(
@@ -270,12 +271,12 @@ _PROFILES = (
         evidence="own",
         batchnorm=_one_rule(_TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
-        training=_TEXTBOOK_TRAINING,
+        training=TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 
