@@ -8,7 +8,7 @@
 
 #include "batchnorm_planes.h"
 
-const variant avx2_variant = {"avx2",  STRIP,      pack,      multiply, depthwise,       sum,
+const variant avx2_variant = {"avx2",  STRIP,      pack,      multiply, depthwise,       LANES, sum,
                               squares, delta_sums, normalize, carry,    activation_loops};
 #else
 #include "variants.h"
