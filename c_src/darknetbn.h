@@ -121,6 +121,8 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     float *mean, *variance, *mean_delta, *variance_delta, *weight_updates, *scale_updates, *bias_updates;
     float *activation_input; /* (batch, outputs) before an activation whose derivative is not one of the output */
     float learning_rate_scale;
+    int has_cost;                              /* it has a loss */
+    float cost;                                /* of the last forward with truth, over its batch */
     size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
@@ -164,8 +166,9 @@ void drop_output(layer *l);
 
 void free_layer(layer *l);
 status forward_layer(layer *l, const network_state *state);
-/* A delta for the next backward on so many images: zeros, or where `keep` what is there already. */
-status prepare_delta(layer *l, size_t batch, int keep);
+typedef enum { DELTA_START_KEPT, DELTA_START_CLEARED, DELTA_START_MULTIPLIED } delta_start; /* multiplied by 0: a NaN stays */
+/* A delta for the next backward on so many images; what is not there yet starts as zeros. */
+status prepare_delta(layer *l, size_t batch, delta_start start);
 /* Gradients of the last forward, whose state it is given again: l->delta, which is changed on the way, goes into the *_updates, which
  * are added to, and into state->delta. */
 status backward_layer(layer *l, const network_state *state);

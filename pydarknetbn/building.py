@@ -165,7 +165,8 @@ def clone_layers(layers: Sequence[Layer], *, share: bool) -> tuple[Layer, ...]:
     for layer in layers:
         origin = made[layer.origin.index] if layer.origin else None
         if layer.native is None:
-            made.append(replace(layer, origin=origin))
+            trainer = _native.clone(layer.trainer, share=share) if layer.trainer is not None else None
+            made.append(replace(layer, origin=origin, trainer=trainer))
             continue
         native = _native.clone(layer.native, share=share)
         made.append(replace(layer, native=native, origin=origin, inner=_inner_of(layer, native)))

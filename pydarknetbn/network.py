@@ -21,6 +21,7 @@ from .errors import StateError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .running import Runner
+from .training import Pass, methods
 from .weights import Header, counter_bytes, write_file, write_weights
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Network:
         header: of the weights that were read, or of those that `save` would write.
         origin: files, decisions and warnings.
         folded: batchnorms were folded into the layers before them, see `fold`.
+        arithmetic: the profile's record.
+        runner: of its layers, and the memory that they share.
         time_steps: of a batch that recurrent layers get: its rows are all sequences of one step, then of the next. What [net]
             says; may be set, to 1 for one step at a time.
     """
@@ -56,10 +59,10 @@ class Network:
         folded: bool = False,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
-        self._in_shape, self._dialect, self._profile = built.in_shape, dialect, profile
+        self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
-        self._runner = Runner(self.layers, self._kept, origin.cfg.name, folded=folded)
+        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -88,7 +91,7 @@ class Network:
     @property
     def profile(self) -> str:
         """Name of the profile that computes."""
-        return self._profile.name
+        return self.arithmetic.name
 
     @property
     def why(self) -> tuple[str, ...]:
@@ -111,27 +114,30 @@ class Network:
         return tuple(layer for layer in self.layers if layer.head)
 
     @contextmanager
-    def _open(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
         """One thread at a time, as long as the network is not closed."""
-        with self._turn():
+        with self._lock_of_process():
             if not self.layers:
                 raise StateError(f"{self.origin.cfg.name}: the network is closed; load it again")
             yield
 
-    def _turn(self) -> AbstractContextManager[bool]:
+    def _lock_of_process(self) -> AbstractContextManager[bool]:
         if self._process != os.getpid():  # a forked child; the lock may be held by a thread that is not there
             self._lock, self._process = threading.RLock(), os.getpid()
         return self._lock
 
     # --- running ----------------------------------------------------------------------------------------------------------------
 
-    def forward(self, x: Array, *, train: bool = False, keep: Literal["all", "heads"] = "all") -> list[Array]:
+    def forward(
+        self, x: Array, *, train: bool = False, cache: bool | None = None, keep: Literal["all", "heads"] = "all"
+    ) -> list[Array]:
         """Runs the layers on a batch; its size is the array's, whatever the cfg says.
 
         Args:
             x: (batch, c, h, w), float32, C order, values as the network was trained with (0 to 1 for pictures). A network
                 without height and width takes (batch, inputs) too.
             train: batchnorm takes the batch's statistics and moves its rolling arrays.
+            cache: batchnorm keeps what a backward needs; None: as train says.
             keep: "heads" drops each other layer's output as soon as no layer needs it any more, which takes a fraction of the
                 memory; `layer.output` is then a StateError. In training everything is kept.
 
@@ -145,13 +151,17 @@ class Network:
         """
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
-        with self._open():
+        with self.turn():
             x = self._checked(x)
-            self._runner.run(x, train=train, time_steps=self.time_steps, keep_all=keep == "all")
-            return [np.array(x if layer.passes_input else layer.output) for layer in self._kept]
+            done = Pass(x, train, self.time_steps, train if cache is None else cache)
+            self.runner.run(done, keep_all=keep == "all")
+            return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
+
+    backward = methods.backward
 
     @property
-    def _kept(self) -> tuple[Layer, ...]:
+    def kept(self) -> tuple[Layer, ...]:
+        """The layers whose outputs `forward` gives: the heads, without any the last."""
         return self.heads or self.layers[-1:]
 
     def _checked(self, x: object) -> Array:
@@ -161,12 +171,12 @@ class Network:
     @property
     def state(self) -> State:
         """What recurrent layers keep: `net.state[1]["state"]`, LSTMs' "cell" too, are writable views (sequences, c, h, w)."""
-        with self._open():
+        with self.turn():
             return read_state(self.layers)
 
     def reset_state(self, sequences: int | None = None) -> None:
         """The state becomes zeros, for that many sequences or for those of the next forward."""
-        with self._open():
+        with self.turn():
             reset_state(self.layers, sequences)
 
     def detect(
@@ -202,13 +212,13 @@ class Network:
         from .detecting import DetectOptions, Detector  # noqa: PLC0415 a network is often asked for other things
 
         options = DetectOptions(thresh, hier, nms, nms_kind, resize or self.default_resize, names, mapped)
-        with self._open():
-            detector = Detector(self.origin.cfg.name, self._in_shape, self.heads, self.names, self._profile.layers)
+        with self.turn():
+            detector = Detector(self.origin.cfg.name, self._in_shape, self.heads, self.names, self.arithmetic.layers)
         return detector.detect(pictures, options, self._run_locked)
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
-        with self._open():
-            self._runner.run(self._checked(x), train=False, time_steps=1, keep_all=False)
+        with self.turn():
+            self.runner.run(Pass(self._checked(x), train=False, time_steps=1), keep_all=False)
             return decode()
 
     @property
@@ -235,7 +245,7 @@ class Network:
             WeightsError: the file cannot be written; an old one is as it was.
             StateError: the network is folded, and the cfg of that name is the one from before.
         """
-        with self._open():
+        with self.turn():
             if isinstance(target, str | os.PathLike):
                 self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self._dialect)
             written = self.header_for(header)
@@ -270,17 +280,17 @@ class Network:
         Raises:
             StateError: after `close`.
         """
-        with self._open():
+        with self.turn():
             layers = clone_layers(self.layers, share=share)
             built = Built(layers, self._in_shape, self._letter_box, self.warnings, self.time_steps)
         given: dict[str, Any] = {"header": self.header, "origin": self.origin, "names": self.names, "folded": self.folded}
-        return Network(built, dialect=self._dialect, profile=self._profile, **given)
+        return Network(built, dialect=self._dialect, profile=self.arithmetic, **given)
 
     def close(self) -> None:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""
-        with self._turn():
+        with self._lock_of_process():
             self.layers = ()
-            self._runner = Runner((), (), self.origin.cfg.name)
+            self.runner = Runner((), (), self.origin.cfg.name)
 
     def __enter__(self) -> Network:
         return self

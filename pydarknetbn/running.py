@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from . import _native
-from ._native import Array, CData, ffi, lib
+from ._native import CData, ffi, lib
 from .errors import StateError, UnsupportedError
 from .layers import Layer
+from .training.backpropagation import Pass, prepare_delta
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
+
+Starts = Callable[[Layer], Literal["cleared", "kept", "multiplied"]]
 
 _RANDOM = ("crop", "dropout")  # in training they draw random numbers
 
@@ -87,32 +90,34 @@ class Runner:
     def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
         self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
         self._plan: Plan | None = None  # made by the first forward that needs it
-        self._workspace = _workspace(0)
+        self.workspace = _workspace(0)
+        self.done: Pass | None = None
 
-    def run(self, x: Array, *, train: bool, time_steps: int, keep_all: bool) -> None:
-        """Computes each layer's output.
+    def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> None:
+        """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
 
         Args:
-            x: the batch.
-            train: see `Network.forward`.
-            time_steps: of the batch.
+            done: the batch, and what for.
             keep_all: or else outputs go as soon as no later layer needs them; not in training.
+            starts: how a layer's delta starts, for losses to fill.
         """
-        if time_steps < 1:
-            raise ValueError(f"expected time_steps to be 1 or more, got {time_steps}")
-        if train:
+        if done.time_steps < 1:
+            raise ValueError(f"expected time_steps to be 1 or more, got {done.time_steps}")
+        self.done = None
+        if done.train:
             self._check_training()
-        if keep_all or train:
+        if keep_all or done.train or done.cache:
             if self._plan:
-                self._plan, self._workspace = None, _workspace(0)
-            self._run(x, train, time_steps, None)
+                self._plan, self.workspace = None, _workspace(0)
+            self._run(done, None, starts)
+            self.done = done if done.cache else None
             return
         if not self._plan:
             self._plan = plan_outputs(self._layers, self._kept)
-            self._workspace = _workspace(len(self._plan.floats))
+            self.workspace = _workspace(len(self._plan.floats))
         self._drop(self._plan.place)
         try:
-            self._run(x, train, time_steps, self._plan)
+            self._run(done, self._plan, None)
         finally:
             self._drop(self._plan.place)
 
@@ -127,21 +132,26 @@ class Runner:
         for number in numbers:
             lib.drop_output(self._layers[number].native)
 
-    def _run(self, x: Array, train: bool, time_steps: int, plan: Plan | None) -> None:
+    def _run(self, done: Pass, plan: Plan | None, starts: Starts | None) -> None:
         state = ffi.new("network_state *")
-        state.batch, state.train, state.cache, state.steps = x.shape[0], train, train, time_steps
-        state.workspace = self._workspace
-        current = _native.floats(x)
+        state.batch, state.train, state.cache, state.steps = done.x.shape[0], done.train, done.cache, done.time_steps
+        state.workspace = self.workspace
+        state.truth = ffi.NULL if done.truth is None else _native.floats(done.truth)
+        current = _native.floats(done.x)
         outputs: list[CData] = []
         for layer in self._layers:
-            if layer.native is not None:
+            if starts:
+                prepare_delta(layer, state.batch, starts(layer))
+            native = layer.trainer if layer.native is None and done.train else layer.native
+            if native is not None:
                 sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
                 state.input, state.sources = current, sources
                 where = f"{self._name}:{layer.line}: layer {layer.index} [{layer.type}]"
                 if plan and layer.index in plan.place:
                     place = plan.place[layer.index]
-                    _native.check(lib.lend_output(layer.native, self._workspace, place, plan.floats[place], state.batch), where)
-                _native.check(lib.forward_layer(layer.native, state), where)
+                    _native.check(lib.lend_output(native, self.workspace, place, plan.floats[place], state.batch), where)
+                _native.check(lib.forward_layer(native, state), where)
+            if layer.native is not None:
                 current = layer.native.output
             outputs.append(current)
             if plan:

@@ -126,7 +126,7 @@ class CoreLayer:
         state, result = ffi.new("network_state *"), input_delta.copy()
         pointers = _native.floats(x), _native.floats(result)
         state.input, state.delta, state.batch, state.train = *pointers, x.shape[0], 1
-        _native.check(lib.prepare_delta(self.native, x.shape[0], 0))
+        _native.check(lib.prepare_delta(self.native, x.shape[0], lib.DELTA_START_CLEARED))
         self.array("delta")[...] = delta.reshape(self.array("delta").shape)
         _native.check(lib.backward_layer(self.native, state))
         return result

@@ -3,12 +3,13 @@
 
 #include "../internal.h"
 
-status prepare_delta(layer *l, size_t batch, int keep) {
+status prepare_delta(layer *l, size_t batch, delta_start start) {
     size_t n, factors[] = {batch, l->outputs};
     if (!product(&n, factors, 2)) return fail(STATUS_OUT_OF_MEMORY, "%zu images of %zu outputs are too many", batch, l->outputs);
     int fresh = !l->delta || array_size(l->delta) < n;
     if (ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
-    if (!keep && !fresh) memset(l->delta, 0, n * sizeof *l->delta);
+    if (!fresh && start == DELTA_START_CLEARED) memset(l->delta, 0, n * sizeof *l->delta);
+    if (!fresh && start == DELTA_START_MULTIPLIED) scal_cpu(n, 0, l->delta);
     l->delta_batch = batch;
     return STATUS_OK;
 }

@@ -12,7 +12,7 @@ from .faults import FAULTS, Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
-from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile
+from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile, TrainingRule
 
 __all__ = [
     "ACTIVATIONS",
@@ -38,6 +38,7 @@ __all__ = [
     "Parser",
     "Profile",
     "Statistics",
+    "TrainingRule",
     "dialect_named",
     "profile_named",
     "profiles",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from .rules import BatchNormRule, EpsilonRule, Evidence, Host, LayerRule, Profile
+from .rules import BatchNormRule, EpsilonRule, Evidence, Host, LayerRule, Profile, TrainingRule
 
 __all__ = ["CONVENTIONS_OF_STATISTICS", "DARKNET_STATISTICS", "Statistics", "framework_profiles"]
 
@@ -45,17 +45,18 @@ CONVENTIONS_OF_STATISTICS: Mapping[str, Statistics] = MappingProxyType(
 """By the name of a profile; those of forks are `DARKNET_STATISTICS`."""
 
 
-def framework_profiles(base: BatchNormRule, layers: LayerRule) -> tuple[Profile, ...]:
+def framework_profiles(base: BatchNormRule, layers: LayerRule, training: TrainingRule) -> tuple[Profile, ...]:
     """The profiles.
 
     Args:
         base: the definition that they are differences from: exact gradients, both variances over n.
         layers: of everything that is no batchnorm.
+        training: of what a program does beyond the layers.
     """
     at_five, at_three = EpsilonRule(1e-5, "inside", "double"), EpsilonRule(1e-3, "inside", "double")
     torch = _with_epsilon(base, at_five, keep_variance="n-1", rolling_keep=0.9, rolling_add=0.1)
     onnx = _with_epsilon(base, at_five, rolling_keep=0.9, rolling_add=0.1)
-    of = _Maker(layers)
+    of = _Maker(layers, training)
     return (
         of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
         of.profile(
@@ -85,7 +86,15 @@ def _with_epsilon(base: BatchNormRule, epsilon: EpsilonRule, **changes: object) 
 @dataclass(frozen=True, slots=True)
 class _Maker:
     layers: LayerRule
+    training: TrainingRule
 
     def profile(self, name: str, evidence: Evidence, rule: BatchNormRule, **sources: str) -> Profile:
         hosts: Mapping[Host, BatchNormRule] = MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
-        return Profile(name=name, evidence=evidence, batchnorm=hosts, layers=self.layers, sources=MappingProxyType(sources))
+        return Profile(
+            name=name,
+            evidence=evidence,
+            batchnorm=hosts,
+            layers=self.layers,
+            training=self.training,
+            sources=MappingProxyType(sources),
+        )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
 
@@ -130,6 +130,16 @@ _HANK_AI_LAYERS = replace(
 
 _TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
 
+_PJREDDIE_TRAINING = TrainingRule(trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False)
+_ALEXEYAB_TRAINING = TrainingRule(
+    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
+    cleared="multiplied",
+    scaled=frozenset("convolutional implicit shortcut".split()),
+    stops_before=True,
+    passes_over=True,
+)
+_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True)
+
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
     return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
@@ -156,6 +166,7 @@ _PROFILES = (
             }
         ),
         layers=_PJREDDIE_LAYERS,
+        training=_PJREDDIE_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:154",
@@ -165,6 +176,7 @@ _PROFILES = (
                 "rolling_keep": "src/batchnorm_layer.c:143-146",
                 "normalize_variance": "src/blas.c:110",
                 "bias_gradient": "src/batchnorm_layer.c:163",
+                "trained": "src/network.c forward_network, update_network",
                 "eval_statistics": "src/batchnorm_layer.c:159",
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
@@ -182,6 +194,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
+        training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:292",
@@ -192,6 +205,7 @@ _PROFILES = (
                 "normalize_variance": "src/blas.c:269",
                 "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
                 "trains_standalone": "src/batchnorm_layer.c:223",
+                "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
                 "mish_gradient": "src/activations.c gradient_array_mish",
@@ -210,6 +224,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
+        training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src-lib/blas.cpp:442",
@@ -230,6 +245,7 @@ _PROFILES = (
         evidence="source",
         batchnorm=_HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
+        training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
     ),
     Profile(
@@ -237,11 +253,12 @@ _PROFILES = (
         evidence="own",
         batchnorm=_one_rule(_TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
+        training=_TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS))
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 

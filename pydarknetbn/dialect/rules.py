@@ -16,6 +16,7 @@ __all__ = [
     "Host",
     "LayerRule",
     "Profile",
+    "TrainingRule",
 ]
 
 Precision = Literal["float", "double"]
@@ -101,6 +102,29 @@ class LayerRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRule:
+    """What a fork's program does to layers in training beyond what each of them computes.
+
+    Args:
+        trained: types of layers that it updates and whose delta it clears before each forward; None: all.
+        cleared: how it clears a delta: filled with zeros, or multiplied by 0, after which a NaN is still there.
+        scaled: types whose learning_rate= counts; None: all.
+        stops_before: layers before one with stopbackward=1 are not updated either.
+        passes_over: backward leaves layers with onlyforward=1 out.
+    """
+
+    trained: frozenset[str] | None
+    cleared: Literal["cleared", "multiplied"]
+    scaled: frozenset[str] | None
+    stops_before: bool
+    passes_over: bool
+
+    def trains(self, layer_type: str) -> bool:
+        """Whether layers of that type are updated."""
+        return self.trained is None or layer_type in self.trained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """How every float is computed.
 
@@ -112,6 +136,7 @@ class Profile:
     evidence: Evidence
     batchnorm: Mapping[Host, BatchNormRule]
     layers: LayerRule
+    training: TrainingRule
     sources: Mapping[str, str]
 
     def rule(self, host: Host) -> BatchNormRule:

@@ -37,6 +37,7 @@ from . import (
 )
 from .base import Context, Head, Layer, Shape
 from .filing import file_options
+from .schooling import set_training, train_options
 
 __all__ = ["BUILDERS", "Context", "Head", "Layer", "Shape", "build"]
 
@@ -88,7 +89,7 @@ _TAKE_VECTORS = frozenset(
 )
 
 # Options of every section that matter to training alone.
-_TRAINING = frozenset("burnin_update clip dont_update learning_rate onlyforward smooth stopbackward train_only_bn truth".split())
+_TRAINING = frozenset("burnin_update clip smooth truth".split())
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -107,6 +108,8 @@ def build(section: Section, context: Context) -> Layer:
         context.need_image(section)
     layer: Layer = module.build(section, context)
     layer.file = file_options(section, layer)
+    layer.train = train_options(section)
+    set_training(layer, context.profile.training)
     without_effect = getattr(module, "WITHOUT_EFFECT", frozenset()) | _TRAINING
     unknown = [key for key, _ in section.unused() if key not in without_effect]
     context.warnings.extend(unknown_key_warning(section, key, section.asked | without_effect) for key in unknown)

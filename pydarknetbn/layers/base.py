@@ -2,97 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from .. import _native
 from .._native import Array, CData
 from ..dialect import ACTIVATIONS, Dialect, Profile
 from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
-from ..trees import Tree
+from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions
 
-__all__ = ["BATCHNORM_ARRAYS", "Context", "FileOptions", "Head", "Initial", "Layer", "Shape", "activation_of", "layer_rule", "made"]
+__all__ = [
+    "BATCHNORM_ARRAYS",
+    "Context",
+    "FileOptions",
+    "Head",
+    "Initial",
+    "Layer",
+    "Shape",
+    "TrainOptions",
+    "activation_of",
+    "layer_rule",
+    "made",
+]
 
 BATCHNORM_ARRAYS = ("biases", "scales", "rolling_mean", "rolling_variance")
 _OF_OUTPUT = ("output", "delta", "x", "x_norm")
-_OF_CHANNELS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
-
-
-class Shape(NamedTuple):
-    """Channels, height and width of one image between two layers."""
-
-    c: int
-    h: int
-    w: int
-
-    @property
-    def floats(self) -> int:
-        """How many values it has."""
-        return math.prod(self)
-
-    def __str__(self) -> str:
-        return f"{self.w} x {self.h} x {self.c}"
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """How the values of a layer become boxes, and what a detector does with these.
-
-    Args:
-        classes: their number.
-        anchors: width and height of each, in pixels of the input ([yolo]) or in cells ([region]).
-        mask: which anchors the head uses, in order.
-        scale_x_y: how far a centre is spread beyond its cell.
-        new_coords: boxes without exponentials.
-        nms_kind, beta_nms: non-maximum suppression and its exponent.
-        tree: whose nodes the classes are.
-        map: nodes of the tree that another list of classes stands for, in its order.
-    """
-
-    classes: int
-    anchors: tuple[tuple[float, float], ...]
-    mask: tuple[int, ...]
-    scale_x_y: float = 1.0
-    new_coords: bool = False
-    nms_kind: str = "default"
-    beta_nms: float = 0.6
-    tree: Tree | None = None
-    map: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileOptions:
-    """What of a layer is in a file of weights.
-
-    Args:
-        load: the file holds the layer's arrays when it is read (dontload=0).
-        scales: it holds those of its batchnorm but the biases (dontloadscales=0).
-        filters: it holds this many filters, the first ones (numload); None all.
-        save: the arrays are written (dontsave=0).
-        flipped: weights stand there with the filter as the last axis.
-    """
-
-    load: bool = True
-    scales: bool = True
-    filters: int | None = None
-    save: bool = True
-    flipped: bool = False
-
-    @property
-    def loads_all(self) -> bool:
-        """Whether a load fills every array."""
-        return self.load and self.scales and self.filters is None
-
-
-class Initial(NamedTuple):
-    """Weights before any training: mean + spread * (a normal number, or a uniform one from -1 to 1)."""
-
-    spread: float
-    mean: float = 0.0
-    distribution: Literal["normal", "uniform"] = "uniform"
+_OF_CHANNELS = ("mean", "variance", "scale_updates", "mean_delta", "variance_delta")
+_OF_PARAMETERS = {"weight_updates": "weights", "bias_updates": "biases"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +94,8 @@ class Layer:
         origin: for a layer without native, the layer whose output it passes on; None: the network's input.
         inner: of a recurrent layer, the layers that it is made of, in file order; `inner["wf"].weights`.
         states: what it keeps from one forward to the next, and its shape for one sequence.
+        train: what its section says about training.
+        trainer: for [dropout] and [cost], which pass their input on, what runs instead in training.
     """
 
     type: str
@@ -172,11 +112,13 @@ class Layer:
     detail: str = ""
     head: Head | None = None
     flat: str = ""
-    file: FileOptions = FileOptions()
+    file: FileOptions = WHOLE_FILE
     initial: Initial | None = None
     origin: Layer | None = None
     inner: Mapping[str, Layer] = field(default_factory=dict)
     states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    train: TrainOptions = ORDINARY_TRAINING
+    trainer: CData | None = None
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"
@@ -215,6 +157,8 @@ class Layer:
             return self._parameter(name)
         if name in _OF_OUTPUT or name in _OF_CHANNELS:
             return self._working(name)
+        if name in _OF_PARAMETERS:
+            return self._gradient(name)
         raise AttributeError(f"layer {self.index} [{self.type}] has no {name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -229,7 +173,7 @@ class Layer:
         if self.native is None:
             raise StateError(f"layer {self.index} [{self.type}] has no arrays of its own")
         inner = self.native.batchnorm
-        within = inner != _native.ffi.NULL and name not in ("weights", "output", "anchors")
+        within = inner != _native.ffi.NULL and name not in ("weights", "weight_updates", "output", "delta", "anchors")
         return inner if within else self.native
 
     def _parameter(self, name: str) -> Array:
@@ -246,6 +190,12 @@ class Layer:
         if pointer == _native.ffi.NULL or not (of_channels or batch):
             raise self._missing(name)
         return _native.view(pointer, (self.out_shape.c,) if of_channels else (batch, *self.out_shape))
+
+    def _gradient(self, name: str) -> Array:
+        pointer = getattr(self.owner(name), name)
+        if pointer == _native.ffi.NULL:
+            raise self._missing(name)
+        return _native.view(pointer, self.shapes.get(_OF_PARAMETERS[name], (self.out_shape.c,)))
 
     def _output(self) -> Array:
         native = self.maker.native if self.maker else None

@@ -1,0 +1,108 @@
+"""What a layer is told and tells: shapes, how a head decodes, what of it is in a file, how it starts and trains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..trees import Tree
+
+__all__ = ["ORDINARY_TRAINING", "WHOLE_FILE", "FileOptions", "Head", "Initial", "Shape", "TrainOptions"]
+
+
+class Shape(NamedTuple):
+    """Channels, height and width of one image between two layers."""
+
+    c: int
+    h: int
+    w: int
+
+    @property
+    def floats(self) -> int:
+        """How many values it has."""
+        return math.prod(self)
+
+    def __str__(self) -> str:
+        return f"{self.w} x {self.h} x {self.c}"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How the values of a layer become boxes, and what a detector does with these.
+
+    Args:
+        classes: their number.
+        anchors: width and height of each, in pixels of the input ([yolo]) or in cells ([region]).
+        mask: which anchors the head uses, in order.
+        scale_x_y: how far a centre is spread beyond its cell.
+        new_coords: boxes without exponentials.
+        nms_kind, beta_nms: non-maximum suppression and its exponent.
+        tree: whose nodes the classes are.
+        map: nodes of the tree that another list of classes stands for, in its order.
+    """
+
+    classes: int
+    anchors: tuple[tuple[float, float], ...]
+    mask: tuple[int, ...]
+    scale_x_y: float = 1.0
+    new_coords: bool = False
+    nms_kind: str = "default"
+    beta_nms: float = 0.6
+    tree: Tree | None = None
+    map: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What of a layer is in a file of weights.
+
+    Args:
+        load: the file holds the layer's arrays when it is read (dontload=0).
+        scales: it holds those of its batchnorm but the biases (dontloadscales=0).
+        filters: it holds this many filters, the first ones (numload); None all.
+        save: the arrays are written (dontsave=0).
+        flipped: weights stand there with the filter as the last axis.
+    """
+
+    load: bool = True
+    scales: bool = True
+    filters: int | None = None
+    save: bool = True
+    flipped: bool = False
+
+    @property
+    def loads_all(self) -> bool:
+        """Whether a load fills every array."""
+        return self.load and self.scales and self.filters is None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """What a section says about its layer's training.
+
+    Args:
+        learning_rate: factor of the network's.
+        only_forward: backward passes it over (onlyforward=1).
+        stop: backward ends behind it (stopbackward=1).
+        update: its parameters move (not dont_update=1).
+        only_batchnorm: its weights stay (train_only_bn=1).
+    """
+
+    learning_rate: float = 1.0
+    only_forward: bool = False
+    stop: bool = False
+    update: bool = True
+    only_batchnorm: bool = False
+
+
+class Initial(NamedTuple):
+    """Weights before any training: mean + spread * (a normal number, or a uniform one from -1 to 1)."""
+
+    spread: float
+    mean: float = 0.0
+    distribution: Literal["normal", "uniform"] = "uniform"
+
+
+WHOLE_FILE = FileOptions()
+ORDINARY_TRAINING = TrainOptions()
