@@ -123,7 +123,7 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     float learning_rate_scale;
     int has_cost;                              /* it has a loss */
     float cost;                                /* of the last forward with truth, over its batch */
-    size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
+    size_t x_batch, x_norm_batch, delta_batch; /* images that each is of, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */

@@ -67,51 +67,85 @@ static void sum(const float *x, const group *g, float *sums) {
         sum_columns(x, g, 1, g->channels == LANES, sums);
 }
 
-/* The difference in float, its square and the sum in double, each sum rounded to float. The square of a float is exact in double, so
- * that a fused product gives the same sum. */
-static inline __attribute__((always_inline)) void add_squares(const lanes *pixels, size_t columns, const lanes *mean, half *s) {
+/* ---- squares ---------------------------------------------------------------------------------------------------------------- *
+ * The difference in float, its square and the sum in double, each sum rounded to float. The square of a float is exact in double, so
+ * that a fused product gives the same sum.
+ *
+ * The way to float and back is long, and every sum waits for the one before. So sums stay in double, and are rounded to 24 bits as
+ * integers: up by less than half of the last of these, to even in the middle. That is the float where it is normal. Sums only grow, so
+ * they are once the first one was; and what exceeds the floats does so until the end, where it becomes infinite. */
+
+typedef unsigned long long wide_words __attribute__((vector_size(HALF * sizeof(long long))));
+
+#define LAST 29 /* the bit of a double that is the last one of a float */
+#define BELOW_LAST ((1ULL << LAST) - 1)
+
+static inline __attribute__((always_inline)) wide_words rounded_words(wide_words value) {
+    return (value + (BELOW_LAST >> 1) + ((value >> LAST) & 1)) & ~BELOW_LAST;
+}
+
+static inline __attribute__((always_inline)) void add_squares(const lanes *pixels, size_t columns, int normal, const lanes *mean,
+                                                              wide *s) {
     for (size_t v = 0; v < columns; ++v) {
         lanes off = pixels[v] - mean[v];
         for (size_t k = 0; k < PARTS; ++k) {
-            wide one = WIDEN(PART(off, k)), added = WIDE_TIMES_PLUS(one, one, WIDEN(s[v * PARTS + k]));
-            s[v * PARTS + k] = NARROW(added);
+            wide one = WIDEN(PART(off, k)), added = WIDE_TIMES_PLUS(one, one, s[v * PARTS + k]);
+            if (normal)
+                s[v * PARTS + k] = (wide)rounded_words((wide_words)added);
+            else {
+                half rounded = NARROW(added);
+                s[v * PARTS + k] = WIDEN(rounded);
+            }
         }
     }
 }
 
-static inline __attribute__((always_inline)) void square_columns(const float *x, const group *g, size_t columns, int whole,
+static inline int are_normal(const wide *s, size_t count) {
+    for (size_t k = 0; k < count; ++k)
+        for (size_t i = 0; i < HALF; ++i)
+            if (!(s[k][i] >= 0x1p-126)) return 0;
+    return 1;
+}
+
+/* The next four pixels or what is left, from first on; returns how many */
+static inline __attribute__((always_inline)) size_t square_next(const float *x, const group *g, size_t columns, int normal,
+                                                                size_t first, const lanes *mean, wide *s) {
+    lanes four[4], pixels[4][VECTORS];
+    next_pixels next = {0};
+    for (size_t v = 0; v < columns; ++v) {
+        next = turn_next(x, g, v, g->channels >= LANES, first, four);
+        for (size_t k = 0; k < 4; ++k) pixels[k][v] = four[k];
+    }
+    for (size_t k = 0; k < next.count; ++k) add_squares(pixels[next.from + k], columns, normal, mean, s);
+    return next.count;
+}
+
+static inline __attribute__((always_inline)) void square_columns(const float *x, const group *g, size_t columns,
                                                                  const float *means, float *sums) {
     lanes mean[VECTORS], four[4], pixels[4][VECTORS];
-    half s[VECTORS * PARTS];
+    wide s[VECTORS * PARTS];
     for (size_t v = 0; v < columns; ++v) mean[v] = load(means + v * LANES);
-    for (size_t k = 0; k < columns * PARTS; ++k) s[k] = LOAD_HALF(sums + k * HALF);
+    for (size_t k = 0; k < columns * PARTS; ++k) s[k] = WIDEN(LOAD_HALF(sums + k * HALF));
     size_t p = 0;
-    for (; whole && p + 4 <= g->n; p += 4) {
-        ask_ahead(g->next, p, columns * LANES);
+    while (p < g->n && !are_normal(s, columns * PARTS)) p += square_next(x, g, columns, 0, p, mean, s);
+    for (; g->channels >= LANES && p + 4 <= g->n; p += 4) {
         for (size_t v = 0; v < columns; ++v) {
             turn_four(x + v * LANES * g->n + p, g->n, four);
             for (size_t k = 0; k < 4; ++k) pixels[k][v] = four[k];
         }
-        for (size_t k = 0; k < 4; ++k) add_squares(pixels[k], columns, mean, s);
+        for (size_t k = 0; k < 4; ++k) add_squares(pixels[k], columns, 1, mean, s);
     }
-    for (; p < g->n; p += 4) {
-        next_pixels next = {0};
-        for (size_t v = 0; v < columns; ++v) {
-            next = turn_next(x, g, v, whole, p, four);
-            for (size_t k = 0; k < 4; ++k) pixels[k][v] = four[k];
-        }
-        for (size_t k = 0; k < next.count; ++k) add_squares(pixels[next.from + k], columns, mean, s);
-    }
-    for (size_t k = 0; k < columns * PARTS; ++k) STORE_HALF(sums + k * HALF, s[k]);
+    while (p < g->n) p += square_next(x, g, columns, 1, p, mean, s);
+    for (size_t k = 0; k < columns * PARTS; ++k) STORE_HALF(sums + k * HALF, NARROW(s[k]));
 }
 
 static void squares(const float *x, const group *g, const float *means, float *sums) {
     if (g->channels == 4 * LANES)
-        square_columns(x, g, 4, 1, means, sums);
+        square_columns(x, g, 4, means, sums);
     else if (g->channels == 2 * LANES)
-        square_columns(x, g, 2, 1, means, sums);
+        square_columns(x, g, 2, means, sums);
     else
-        square_columns(x, g, 1, g->channels == LANES, means, sums);
+        square_columns(x, g, 1, means, sums);
 }
 
 /* ---- backward --------------------------------------------------------------------------------------------------------------- */
@@ -120,44 +154,32 @@ static void squares(const float *x, const group *g, const float *means, float *s
 typedef struct {
     lanes mean, scale, root;
     reciprocal_lanes reciprocal;
-    const divisor *by; /* of each channel */
     int how;
 } delta_constants;
 
-static inline __attribute__((always_inline)) lanes divided_lanes(lanes off, const divisor *by, size_t channels) {
-    lanes quotient = {0};
-    for (size_t i = 0; i < channels; ++i) quotient[i] = (float)((double)off[i] / by[i].root);
-    return quotient;
-}
-
-/* x_norm of four pixels, from the differences */
-static inline __attribute__((always_inline)) void quotients_of_four(const lanes *off, const delta_constants *c, size_t channels,
-                                                                    int how, lanes *quotient) {
-    whole_lanes unsure = {0};
-    for (size_t k = 0; k < 4; ++k) {
-        if (how == BY_FLOAT)
-            quotient[k] = off[k] / c->root;
-        else
-            quotient[k] = quotients(off[k], &c->reciprocal, how == BY_PRODUCT_OR_TINY, &unsure);
+/* The sum of delta * x_norm over the next pixels, with divisions */
+static __attribute__((noinline, cold)) lanes add_divided(const group_deltas *d, size_t first, size_t count, lanes sum_) {
+    for (size_t i = 0; i < d->group.channels; ++i) {
+        const divisor *by = d->by + i;
+        for (size_t p = i * d->group.n + first; p < i * d->group.n + first + count; ++p)
+            sum_[i] += d->delta[p] * (float)((double)(d->x[p] - by->mean) / by->root);
     }
-    if (how != BY_FLOAT && __builtin_expect(any(unsure), 0))
-        for (size_t k = 0; k < 4; ++k) quotient[k] = divided_lanes(off[k], c->by, channels);
+    return sum_;
 }
 
 /* Four pixels of x and delta, of which `next` go into the sums: of delta, delta * x_norm, scaled delta, scaled delta * (x - mean) */
-static inline __attribute__((always_inline)) void add_deltas(const lanes *x, const lanes *delta, const lanes *x_norm,
-                                                             const delta_constants *c, size_t channels, int how,
-                                                             next_pixels next, lanes *s) {
-    lanes off[4], quotient[4];
-    for (size_t k = 0; k < 4; ++k) off[k] = x[k] - c->mean;
-    if (!x_norm) quotients_of_four(off, c, channels, how, quotient);
+static inline __attribute__((always_inline)) void add_deltas(const group_deltas *d, const delta_constants *c, int how, size_t first,
+                                                             next_pixels next, const lanes *x, const lanes *delta, lanes *s) {
+    lanes before = s[1];
+    whole_lanes unsure = {0};
     for (size_t k = next.from; k < next.from + next.count; ++k) {
-        lanes scaled = delta[k] * c->scale;
+        lanes off = x[k] - c->mean, scaled = delta[k] * c->scale;
         s[0] += delta[k];
-        s[1] += delta[k] * (x_norm ? x_norm[k] : quotient[k]);
+        s[1] += delta[k] * (how == BY_FLOAT ? off / c->root : quotients(off, &c->reciprocal, how == BY_PRODUCT_OR_TINY, &unsure));
         s[2] += scaled;
-        s[3] += scaled * off[k];
+        s[3] += scaled * off;
     }
+    if (how != BY_FLOAT && __builtin_expect(any(unsure), 0)) s[1] = add_divided(d, first, next.count, before);
 }
 
 static inline __attribute__((always_inline)) void sum_deltas(const group_deltas *d, const delta_constants *c, int how, lanes *s) {
@@ -170,12 +192,12 @@ static inline __attribute__((always_inline)) void sum_deltas(const group_deltas 
         ask_ahead(d->next_delta, p, LANES);
         turn_four(d->x + p, g->n, x);
         turn_four(d->delta + p, g->n, delta);
-        add_deltas(x, delta, NULL, c, LANES, how, (next_pixels){4, 0}, s);
+        add_deltas(d, c, how, p, (next_pixels){4, 0}, x, delta, s);
     }
     for (; p < g->n; p += 4) {
         turn_next(d->x, g, 0, whole, p, x);
         next_pixels next = turn_next(d->delta, g, 0, whole, p, delta);
-        add_deltas(x, delta, NULL, c, g->channels, how, next, s);
+        add_deltas(d, c, how, p, next, x, delta, s);
     }
 }
 
@@ -187,12 +209,18 @@ static void sum_given(const group_deltas *d, const delta_constants *c, lanes *s)
         turn_next(d->x, &d->group, 0, whole, p, x);
         turn_next(d->x_norm, &d->group, 0, whole, p, x_norm);
         next_pixels next = turn_next(d->delta, &d->group, 0, whole, p, delta);
-        add_deltas(x, delta, x_norm, c, d->group.channels, BY_FLOAT, next, s);
+        for (size_t k = next.from; k < next.from + next.count; ++k) {
+            lanes scaled = delta[k] * c->scale;
+            s[0] += delta[k];
+            s[1] += delta[k] * x_norm[k];
+            s[2] += scaled;
+            s[3] += scaled * (x[k] - c->mean);
+        }
     }
 }
 
 static delta_constants constants_of(const group_deltas *d) {
-    delta_constants c = {.by = d->by, .how = d->by[0].how};
+    delta_constants c = {.how = d->by[0].how};
     for (size_t i = 0; i < LANES; ++i) { /* past the last channel that one again, whose sums nobody takes */
         size_t f = i < d->group.channels ? i : d->group.channels - 1;
         const divisor *by = d->by + f;

@@ -11,46 +11,58 @@ typedef struct {
     float scale, bias;
 } plane;
 
-/* Values i..i+STEP */
+/* Which of the three arrays are made: only the output, x too, or those that are not NULL */
+enum { OUTPUT, OUTPUT_AND_X, ANY };
+
+static __attribute__((noinline, cold)) void divide_step(const float *input, const divisor *by, lanes *quotient) {
+    for (size_t k = 0; k < 2; ++k)
+        for (size_t i = 0; i < LANES; ++i) quotient[k][i] = (float)((double)(input[k * LANES + i] - by->mean) / by->root);
+}
+
+/* The values of a step */
 static inline __attribute__((always_inline)) void quotients_step(const float *input, const divisor *by,
                                                                  const reciprocal_lanes *reciprocal, int how, lanes *x,
                                                                  lanes *quotient) {
-    lanes off[2];
     whole_lanes unsure = {0};
     for (size_t k = 0; k < 2; ++k) {
-        x[k] = load(input + k * LANES), off[k] = x[k] - by->mean;
+        x[k] = load(input + k * LANES);
+        lanes off = x[k] - by->mean;
         if (how == BY_FLOAT)
-            quotient[k] = off[k] / (float)by->root;
+            quotient[k] = off / (float)by->root;
         else
-            quotient[k] = quotients(off[k], reciprocal, how == BY_PRODUCT_OR_TINY, &unsure);
+            quotient[k] = quotients(off, reciprocal, how == BY_PRODUCT_OR_TINY, &unsure);
     }
-    if (how != BY_FLOAT && __builtin_expect(any(unsure), 0))
-        quotient[0] = divided(off[0], by->root), quotient[1] = divided(off[1], by->root);
+    if (how == BY_FLOAT || __builtin_expect(!any(unsure), 1)) return;
+    lanes exact[2]; /* so that the others need not be in memory */
+    divide_step(input, by, exact);
+    quotient[0] = exact[0], quotient[1] = exact[1];
 }
 
-static inline __attribute__((always_inline)) void store_step(const plane *n, size_t i, const lanes *x, const lanes *quotient) {
+static inline __attribute__((always_inline)) void store_step(const plane *n, size_t i, int made, const lanes *x,
+                                                             const lanes *quotient) {
     for (size_t k = 0; k < 2; ++k) {
-        if (n->x) store(n->x + i + k * LANES, x[k]);
-        if (n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
-        if (n->output) store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
+        if (made == ANY ? n->x != NULL : made == OUTPUT_AND_X) store(n->x + i + k * LANES, x[k]);
+        if (made == ANY && n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
+        if (made != ANY || n->output) store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
     }
 }
 
-static inline __attribute__((always_inline)) void normalize_all(const plane *whole, size_t count, const divisor *divisor_, int how) {
+static inline __attribute__((always_inline)) void normalize_all(const plane *whole, size_t count, const divisor *divided, int how,
+                                                                int made) {
     const plane n = *whole; /* copies, which no store to the output can change */
-    const divisor by = *divisor_;
+    const divisor by = *divided;
     const reciprocal_lanes reciprocal = reciprocal_of(&by);
     lanes x[2], quotient[2], last_x[2], last[2];
     size_t i = 0, end = count - STEP;
     for (; i + STEP <= end; i += STEP) {
         quotients_step(n.input + i, &by, &reciprocal, how, x, quotient);
-        store_step(&n, i, x, quotient);
+        store_step(&n, i, made, x, quotient);
     }
     /* The last two steps overlap and may be in place: both are computed before one is stored. */
     quotients_step(n.input + i, &by, &reciprocal, how, x, quotient);
     quotients_step(n.input + end, &by, &reciprocal, how, last_x, last);
-    store_step(&n, i, x, quotient);
-    store_step(&n, end, last_x, last);
+    store_step(&n, i, made, x, quotient);
+    store_step(&n, end, made, last_x, last);
 }
 
 /* Fewer values than a step */
@@ -64,23 +76,30 @@ static void normalize_few(const plane *n, size_t count, const divisor *by) {
     }
 }
 
+static void normalize_plane(const plane *n, size_t count, const divisor *by) {
+    if (count < STEP)
+        normalize_few(n, count, by);
+    else if (by->how == BY_FLOAT)
+        normalize_all(n, count, by, BY_FLOAT, ANY);
+    else if (by->how == BY_PRODUCT_OR_TINY)
+        normalize_all(n, count, by, BY_PRODUCT_OR_TINY, ANY);
+    else if (n->x_norm || !n->output)
+        normalize_all(n, count, by, BY_PRODUCT, ANY);
+    else if (n->x)
+        normalize_all(n, count, by, BY_PRODUCT, OUTPUT_AND_X);
+    else
+        normalize_all(n, count, by, BY_PRODUCT, OUTPUT);
+}
+
 static inline float *plane_at(float *array, size_t offset) {
     return array ? array + offset : NULL;
 }
 
 static void normalize(const plane_normalization *n) {
     for (size_t i = 0; i < n->planes; ++i) {
-        const divisor *by = n->by + i;
         const plane one = {n->input + i * n->n,           plane_at(n->x, i * n->n), plane_at(n->x_norm, i * n->n),
                            plane_at(n->output, i * n->n), n->scales[i],             n->biases[i]};
-        if (n->n < STEP)
-            normalize_few(&one, n->n, by);
-        else if (by->how == BY_FLOAT)
-            normalize_all(&one, n->n, by, BY_FLOAT);
-        else if (by->how == BY_PRODUCT)
-            normalize_all(&one, n->n, by, BY_PRODUCT);
-        else
-            normalize_all(&one, n->n, by, BY_PRODUCT_OR_TINY);
+        normalize_plane(&one, n->n, n->by + i);
     }
 }
 
@@ -93,6 +112,16 @@ static void normalize(const plane_normalization *n) {
 #define NEAR 0x8000
 #define BORDER 0x10000000      /* of the 29 bits that a double has beyond a float */
 #define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
+
+/* With divisions, one value after another */
+static __attribute__((noinline, cold)) void carry_few(const float *x, const float *delta, float *output, size_t n,
+                                                      const delta_terms *t, int constant) {
+    for (size_t i = 0; i < n; ++i) {
+        double term = (double)(delta[i] * t->scale) / t->root;
+        if (!constant) term = term + t->variance_term * (double)(x[i] - t->mean) / t->count + t->mean_term;
+        output[i] = (float)term;
+    }
+}
 
 /* A step's results */
 static inline __attribute__((always_inline)) void carry_step(const float *x, const float *delta, const delta_terms *t,
@@ -116,15 +145,10 @@ static inline __attribute__((always_inline)) void carry_step(const float *x, con
         unsure |= ~(size >= of * t->of_first + t->least);
     }
     if (__builtin_expect(!any(unsure), 1)) return;
-    for (size_t k = 0; k < 2; ++k) {
-        half parts[PARTS];
-        for (size_t q = 0; q < PARTS; ++q) {
-            wide term = WIDEN(PART(scaled[k], q)) / t->root;
-            if (!constant) term = term + t->variance_term * WIDEN(PART(off[k], q)) / t->count + t->mean_term;
-            parts[q] = NARROW(term);
-        }
-        result[k] = JOIN(parts);
-    }
+    lanes exact[2]; /* so that the others need not be in memory */
+    float *values = (float *)exact;
+    carry_few(x, delta, values, STEP, t, constant);
+    result[0] = exact[0], result[1] = exact[1];
 }
 
 static inline __attribute__((always_inline)) void store_two(float *to, const lanes *two) {
@@ -144,15 +168,6 @@ static inline __attribute__((always_inline)) void carry_all(const float *x, cons
     carry_step(x + end, delta + end, &t, constant, last);
     store_two(output + i, result);
     store_two(output + end, last);
-}
-
-/* Fewer values than a step */
-static void carry_few(const float *x, const float *delta, float *output, size_t n, const delta_terms *t, int constant) {
-    for (size_t i = 0; i < n; ++i) {
-        double term = (double)(delta[i] * t->scale) / t->root;
-        if (!constant) term = term + t->variance_term * (double)(x[i] - t->mean) / t->count + t->mean_term;
-        output[i] = (float)term;
-    }
 }
 
 static void carry(const plane_deltas *d) {

@@ -56,12 +56,3 @@ static inline __attribute__((always_inline)) lanes quotients(lanes off, const re
     if (tiny) *unsure |= (lanes)((whole_lanes)off & MAGNITUDE) < TINY;
     return one;
 }
-
-static inline __attribute__((always_inline)) lanes divided(lanes off, double root) {
-    half parts[PARTS];
-    for (size_t k = 0; k < PARTS; ++k) {
-        wide w = WIDEN(PART(off, k)) / root;
-        parts[k] = NARROW(w);
-    }
-    return JOIN(parts);
-}

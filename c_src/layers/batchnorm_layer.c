@@ -42,6 +42,11 @@ status reset_batchnorm_layer(layer *l, int statistics, int parameters) {
     return STATUS_OK;
 }
 
+static void drop_x_norm(layer *l) {
+    array_release(l->x_norm);
+    l->x_norm = NULL;
+}
+
 status resize_batchnorm_layer(layer *l, size_t h, size_t w) {
     layer *sized = make_layer((shape){l->c, h, w}, (shape){l->c, h, w});
     if (!sized) return STATUS_SHAPE;
@@ -89,7 +94,7 @@ static const float *readable(const float *input, size_t n, float *output, const 
  * where x changes and x_norm does not. */
 status make_x_norm(layer *l) {
     if (l->x_norm) return STATUS_OK;
-    if (l->cached != CACHED_TRAINING) return fail(STATUS_STATE, "there is no x_norm; it comes with a training forward that keeps x");
+    if (!l->x_norm_batch) return fail(STATUS_STATE, "there is no x_norm; it comes with a training forward that keeps x");
     l->x_norm = make_dirty_array(l->x_norm_batch * l->outputs);
     if (!l->x_norm) return STATUS_OUT_OF_MEMORY;
     batchnorm_pass p = {.batch = l->x_norm_batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
@@ -101,12 +106,7 @@ status make_x_norm(layer *l) {
 }
 
 static status keep_x_norm(layer *l) {
-    return l->cached == CACHED_TRAINING ? make_x_norm(l) : STATUS_OK;
-}
-
-static void drop_x_norm(layer *l) {
-    array_release(l->x_norm);
-    l->x_norm = NULL;
+    return l->x_norm_batch ? make_x_norm(l) : STATUS_OK;
 }
 
 /* Everything that can fail in a forward, before anything changes. */
@@ -146,8 +146,8 @@ static status normalize_input(layer *l, const float *input, float *output, const
     }
     array_release(kept);
     if (x) l->x_batch = state->batch;
-    if (x && state->train) {
-        l->x_norm_batch = state->batch;
+    if (state->train) {
+        l->x_norm_batch = x ? state->batch : 0;
         drop_x_norm(l);
     }
     l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
@@ -183,9 +183,9 @@ status forward_batchnorm_layer(layer *l, const network_state *state, float *outp
 }
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
-    if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
-    if (l->cached == CACHED_NOTHING)
+    if (l->x_batch && l->cached == CACHED_NOTHING)
         return fail(STATUS_STATE, "the last forward was one that kept no x; backward needs a training forward before it");
+    if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
     if (train && l->cached == CACHED_INFERENCE)
         return fail(STATUS_STATE,
                     "the last forward was an inference forward; backward in training needs a training forward before it");
