@@ -40,8 +40,9 @@ def _our_batchnorm(x: Any, delta: Any) -> dict[str, Call]:
     import pydarknetbn
 
     layer, out = pydarknetbn.BatchNorm(x.shape[1]), np.empty_like(x)
-    other = layer.snapshot()
     layer.forward(x, train=True)
+    other = layer.snapshot()
+    other.rolling_mean, other.rolling_variance = layer.mean, layer.variance
     return {
         "forward": lambda: layer.forward(x, train=True, out=out),
         "backward": lambda: layer.backward(delta, out=out),

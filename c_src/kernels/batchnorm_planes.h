@@ -14,7 +14,7 @@ typedef struct {
 /* Which of the three arrays are made: only the output, x too, or those that are not NULL */
 enum { OUTPUT, OUTPUT_AND_X, ANY };
 
-static __attribute__((noinline, cold)) void divide_step(const float *input, const divisor *by, lanes *quotient) {
+static __attribute__((noinline)) void divide_step(const float *input, const divisor *by, lanes *quotient) {
     for (size_t k = 0; k < 2; ++k)
         for (size_t i = 0; i < LANES; ++i) quotient[k][i] = (float)((double)(input[k * LANES + i] - by->mean) / by->root);
 }
@@ -114,7 +114,7 @@ static void normalize(const plane_normalization *n) {
 #define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
 
 /* With divisions, one value after another */
-static __attribute__((noinline, cold)) void carry_few(const float *x, const float *delta, float *output, size_t n,
+static __attribute__((noinline)) void carry_few(const float *x, const float *delta, float *output, size_t n,
                                                       const delta_terms *t, int constant) {
     for (size_t i = 0; i < n; ++i) {
         double term = (double)(delta[i] * t->scale) / t->root;
