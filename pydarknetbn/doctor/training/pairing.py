@@ -11,7 +11,7 @@ from ..._native import Array
 from ...layers import Layer
 from ...layers.base import BATCHNORM_ARRAYS
 from ...network import Network
-from .watching import Watched
+from .watched import Watched
 
 __all__ = ["Pair", "pairs"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,48 +12,12 @@ import torch
 from ..._native import Array
 from ...errors import StateError
 from ..sources.torch_module import tensors_of
+from .watched import Step, Watched
 
-__all__ = ["Step", "Watched", "watch"]
+__all__ = ["watch"]
 
 Module = Any
 Tensor = Any
-
-
-@dataclass(slots=True)
-class Watched:
-    """One module that has arrays of its own, in one step.
-
-    Args:
-        name: its path.
-        module: itself.
-        before, after: its own parameters and buffers by name, around the step.
-        storage: where each of them lies.
-        x, output: what went in and came out; None where it did not run.
-        output_gradient, input_gradient: of the sum that goes backward; None where nothing arrived.
-        gradients: of its parameters, None where there is none.
-        runs: how often it ran.
-    """
-
-    name: str
-    module: Module
-    before: dict[str, Array]
-    storage: dict[str, int]
-    after: dict[str, Array] = field(default_factory=dict)
-    x: Array | None = None
-    output: Array | None = None
-    output_gradient: Array | None = None
-    input_gradient: Array | None = None
-    gradients: dict[str, Array | None] = field(default_factory=dict)
-    runs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The modules in the order in which they ran, those that did not at the end; the outputs, and the deltas that went in there."""
-
-    watched: tuple[Watched, ...]
-    outputs: tuple[Array, ...]
-    deltas: tuple[Array, ...]
 
 
 def watch(module: Module, x: Array, seed: int) -> Step:
