@@ -21,12 +21,10 @@ static __attribute__((noinline)) void divide_step(const float *input, const divi
 
 /* The values of a step */
 static inline __attribute__((always_inline)) void quotients_step(const float *input, const divisor *by,
-                                                                 const reciprocal_lanes *reciprocal, int how, lanes *x,
-                                                                 lanes *quotient) {
+                                                                 const reciprocal_lanes *reciprocal, int how, lanes *quotient) {
     whole_lanes unsure = {0};
     for (size_t k = 0; k < 2; ++k) {
-        x[k] = load(input + k * LANES);
-        lanes off = x[k] - by->mean;
+        lanes off = load(input + k * LANES) - by->mean;
         if (how == BY_FLOAT)
             quotient[k] = off / (float)by->root;
         else
@@ -38,31 +36,34 @@ static inline __attribute__((always_inline)) void quotients_step(const float *in
     quotient[0] = exact[0], quotient[1] = exact[1];
 }
 
-static inline __attribute__((always_inline)) void store_step(const plane *n, size_t i, int made, const lanes *x,
-                                                             const lanes *quotient) {
+static inline __attribute__((always_inline)) void copy_step(const plane *n, size_t i, int made) {
+    if (made == ANY ? n->x == NULL : made != OUTPUT_AND_X) return;
+    for (size_t k = 0; k < 2; ++k) store(n->x + i + k * LANES, load(n->input + i + k * LANES));
+}
+
+static inline __attribute__((always_inline)) void store_step(const plane *n, size_t i, int made, const lanes *quotient) {
     for (size_t k = 0; k < 2; ++k) {
-        if (made == ANY ? n->x != NULL : made == OUTPUT_AND_X) store(n->x + i + k * LANES, x[k]);
         if (made == ANY && n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
         if (made != ANY || n->output) store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
     }
 }
 
-static inline __attribute__((always_inline)) void normalize_all(const plane *whole, size_t count, const divisor *divided, int how,
+static inline __attribute__((always_inline)) void normalize_all(const plane *n, size_t count, const divisor *divided, int how,
                                                                 int made) {
-    const plane n = *whole; /* copies, which no store to the output can change */
-    const divisor by = *divided;
+    const divisor by = *divided; /* a copy, which no store to the output can change */
     const reciprocal_lanes reciprocal = reciprocal_of(&by);
-    lanes x[2], quotient[2], last_x[2], last[2];
+    lanes quotient[2], last[2];
     size_t i = 0, end = count - STEP;
     for (; i + STEP <= end; i += STEP) {
-        quotients_step(n.input + i, &by, &reciprocal, how, x, quotient);
-        store_step(&n, i, made, x, quotient);
+        quotients_step(n->input + i, &by, &reciprocal, how, quotient);
+        copy_step(n, i, made);
+        store_step(n, i, made, quotient);
     }
     /* The last two steps overlap and may be in place: both are computed before one is stored. */
-    quotients_step(n.input + i, &by, &reciprocal, how, x, quotient);
-    quotients_step(n.input + end, &by, &reciprocal, how, last_x, last);
-    store_step(&n, i, made, x, quotient);
-    store_step(&n, end, made, last_x, last);
+    quotients_step(n->input + i, &by, &reciprocal, how, quotient);
+    quotients_step(n->input + end, &by, &reciprocal, how, last);
+    copy_step(n, i, made), copy_step(n, end, made);
+    store_step(n, i, made, quotient), store_step(n, end, made, last);
 }
 
 /* Fewer values than a step */
@@ -76,30 +77,37 @@ static void normalize_few(const plane *n, size_t count, const divisor *by) {
     }
 }
 
-static void normalize_plane(const plane *n, size_t count, const divisor *by) {
-    if (count < STEP)
-        normalize_few(n, count, by);
-    else if (by->how == BY_FLOAT)
-        normalize_all(n, count, by, BY_FLOAT, ANY);
-    else if (by->how == BY_PRODUCT_OR_TINY)
-        normalize_all(n, count, by, BY_PRODUCT_OR_TINY, ANY);
-    else if (n->x_norm || !n->output)
-        normalize_all(n, count, by, BY_PRODUCT, ANY);
-    else if (n->x)
-        normalize_all(n, count, by, BY_PRODUCT, OUTPUT_AND_X);
-    else
-        normalize_all(n, count, by, BY_PRODUCT, OUTPUT);
-}
-
 static inline float *plane_at(float *array, size_t offset) {
     return array ? array + offset : NULL;
 }
 
+/* Planes from number i on, as long as their quotients are made in the same way; returns the next number */
+static inline __attribute__((always_inline)) size_t normalize_run(const plane_normalization *whole, size_t i, int how, int made) {
+    const plane_normalization n = *whole;
+    for (; i < n.planes && n.by[i].how == how; ++i) {
+        const plane one = {n.input + i * n.n,           plane_at(n.x, i * n.n), plane_at(n.x_norm, i * n.n),
+                           plane_at(n.output, i * n.n), n.scales[i],            n.biases[i]};
+        if (n.n < STEP)
+            normalize_few(&one, n.n, n.by + i);
+        else
+            normalize_all(&one, n.n, n.by + i, how, made);
+    }
+    return i;
+}
+
 static void normalize(const plane_normalization *n) {
-    for (size_t i = 0; i < n->planes; ++i) {
-        const plane one = {n->input + i * n->n,           plane_at(n->x, i * n->n), plane_at(n->x_norm, i * n->n),
-                           plane_at(n->output, i * n->n), n->scales[i],             n->biases[i]};
-        normalize_plane(&one, n->n, n->by + i);
+    for (size_t i = 0; i < n->planes;) {
+        int how = n->by[i].how;
+        if (how == BY_FLOAT)
+            i = normalize_run(n, i, BY_FLOAT, ANY);
+        else if (how == BY_PRODUCT_OR_TINY)
+            i = normalize_run(n, i, BY_PRODUCT_OR_TINY, ANY);
+        else if (n->x_norm || !n->output)
+            i = normalize_run(n, i, BY_PRODUCT, ANY);
+        else if (n->x)
+            i = normalize_run(n, i, BY_PRODUCT, OUTPUT_AND_X);
+        else
+            i = normalize_run(n, i, BY_PRODUCT, OUTPUT);
     }
 }
 
