@@ -146,7 +146,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout, crop or recurrent layer in training.
+            UnsupportedError: a dropout or crop layer in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):

@@ -124,7 +124,7 @@ class Runner:
     def _check_training(self) -> None:
         if self._folded:
             raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
-        untrained = [layer.type for layer in self._layers if layer.type in _RANDOM or layer.states]
+        untrained = [layer.type for layer in self._layers if layer.type in _RANDOM]
         if untrained:
             raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
 

@@ -149,6 +149,7 @@ STRUCTS = {
     "batchnorm_rule": dialect.BatchNormRule,
     "arithmetic_rule": dialect.ArithmeticRule,
     "layer_rule": dialect.LayerRule,
+    "recurrent_rule": dialect.RecurrentRule,
 }
 
 

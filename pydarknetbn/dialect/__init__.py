@@ -12,7 +12,18 @@ from .faults import FAULTS, Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
-from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .rules import (
+    EVIDENCE,
+    ArithmeticRule,
+    BatchNormRule,
+    Dialect,
+    EpsilonRule,
+    Host,
+    LayerRule,
+    Profile,
+    RecurrentRule,
+    TrainingRule,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -37,6 +48,7 @@ __all__ = [
     "LayerRule",
     "Parser",
     "Profile",
+    "RecurrentRule",
     "Statistics",
     "TrainingRule",
     "dialect_named",

@@ -173,9 +173,34 @@ FAULTS = (
     Fault(
         ("hank-ai",),
         "src-lib/rnn_layer.cpp, lstm_layer.cpp, crnn_layer.cpp increment_layer",
-        "moves the pointers of the layers inside on in every forward and never back: a second one writes past the arrays",
-        "every forward starts at the first step",
+        "moves the pointers of the layers inside on in every forward and never back: a second one writes past the arrays; in "
+        "training the state's, too, and a backward starts behind the last step",
+        "every forward starts at the first step, every backward at the last; otherwise AlexeyAB's arithmetic",
         ("layers/hank-ai-cpu/*rnn*", "layers/hank-ai-cpu/lstm*"),
+    ),
+    Fault(
+        ("pjreddie",),
+        "src/rnn_layer.c make_rnn_layer makes a state for one time step",
+        "training writes that of each step behind it",
+        "a state for each step; the arithmetic is the fork's",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "src/lstm_layer.c and src/conv_lstm_layer.c have no delta on the CPU, pjreddie's no backward either",
+        "training writes through NULL",
+        "there is a delta, and backward_lstm_layer or backward_conv_lstm_layer as it stands",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/conv_lstm_layer.c backward_conv_lstm_layer, whose lines for the deltas of state and cell are comments",
+        "its convolutions of the state and the cell write into the delta of the input, of the step after this one or behind it",
+        "they give no delta back",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/conv_lstm_layer.c backward_history_layer of a first layer; of one time step and several sequences",
+        "writes through NULL; takes its deltas from where the forward's fault laid the inputs",
+        "nothing is passed on; each sequence's delta is that of its own output",
     ),
     Fault(
         ("pjreddie",),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
+from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
@@ -79,6 +80,7 @@ _PJREDDIE_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=PJREDDIE_RECURRENT,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     shortcut_sums="by image",
@@ -103,6 +105,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    recurrent=ALEXEYAB_RECURRENT,
     direct_1x1="stride x 1",
     input_delta="overwritten",
     shortcut_sums="by source input",
@@ -128,17 +131,23 @@ _HANK_AI_LAYERS = replace(
     scan="anchors outer",
 )
 
-_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
+_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, recurrent=TEXTBOOK_RECURRENT, input_delta="added")
 
-_PJREDDIE_TRAINING = TrainingRule(trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False)
+_PJREDDIE_TRAINING = TrainingRule(
+    trained=None,
+    cleared="cleared",
+    scaled=frozenset("connected convolutional deconvolutional local".split()),
+    stops_before=False,
+    passes_over=False,
+)
 _ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
+    trained=frozenset("batchnorm conv_lstm convolutional crnn history maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,
     passes_over=True,
 )
-_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True)
+_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, scaled=None, stops_before=True, passes_over=True)
 
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
@@ -177,6 +186,9 @@ _PROFILES = (
                 "normalize_variance": "src/blas.c:110",
                 "bias_gradient": "src/batchnorm_layer.c:163",
                 "trained": "src/network.c forward_network, update_network",
+                "scaled": "learning_rate_scale in src/*_layer.c",
+                "recurrent": "backward_ in src/rnn_layer.c, crnn_layer.c, gru_layer.c, lstm_layer.c",
+                "inner_convolutions_learn": "src/convolutional_layer.c:176 sets no learning_rate_scale",
                 "eval_statistics": "src/batchnorm_layer.c:159",
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
@@ -206,6 +218,7 @@ _PROFILES = (
                 "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
                 "trains_standalone": "src/batchnorm_layer.c:223",
                 "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
+                "recurrent": "backward_ in src/rnn_layer.c, crnn_layer.c, gru_layer.c, lstm_layer.c, conv_lstm_layer.c",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
                 "mish_gradient": "src/activations.c gradient_array_mish",

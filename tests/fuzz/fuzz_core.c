@@ -46,6 +46,9 @@ static layer_rule a_layer_rule(reader *r) {
     rule.direct_1x1 = byte(r) & 1;
     rule.region = byte(r) & 1;
     rule.scan = byte(r) & 1;
+    rule.recurrent.step_statistics = rule.recurrent.rnn_reading = rule.recurrent.rnn_passing = rule.scan;
+    rule.recurrent.lstm_before = rule.recurrent.lstm_after = rule.recurrent.conv_lstm_cell = rule.scan;
+    rule.recurrent.gru_backward = rule.recurrent.conv_lstm_passes_state = rule.recurrent.history_passes_all = rule.region;
     return rule;
 }
 
@@ -99,7 +102,7 @@ static status make_recurrent(layer **l, reader *r, shape in, const batchnorm_rul
         case 2: return make_gru_layer(l, inputs, outputs, o.activation, normalize, bn, rule);
         case 3: return make_lstm_layer(l, inputs, outputs, normalize, bn, rule);
         case 4: return make_conv_lstm_layer(l, &convolution, flag, real(r), bn, rule);
-        default: return make_history_layer(l, in.c, in.h, in.w, hidden);
+        default: return make_history_layer(l, in.c, in.h, in.w, hidden, rule);
     }
 }
 
@@ -169,6 +172,20 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
     }
 }
 
+/* Back through the layer and its step, with deltas that nobody reads. */
+static void train_on(layer *l, const network_state *forward, const shape *sources, size_t n) {
+    float *deltas[8] = {0}, *delta = calloc(forward->batch * l->inputs + 1, sizeof *delta);
+    for (size_t i = 0; i < n; ++i)
+        deltas[i] = calloc(forward->batch * sources[i].c * sources[i].h * sources[i].w + 1, sizeof **deltas);
+    network_state state = *forward;
+    state.delta = delta, state.source_deltas = deltas;
+    update_options o = {forward->batch, 0.1f, 0.9f, 0.1f};
+    if (prepare_delta(l, forward->batch, DELTA_START_CLEARED) == STATUS_OK && backward_layer(l, &state) == STATUS_OK)
+        (void)update_layer(l, &o);
+    for (size_t i = 0; i < n; ++i) free(deltas[i]);
+    free(delta);
+}
+
 static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch, int train) {
     size_t floats = batch * in.c * in.h * in.w;
     if (l->inputs > MOST_FLOATS || l->outputs > MOST_FLOATS || floats > MOST_FLOATS) return;
@@ -182,11 +199,12 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     }
     network_state state;
     memset(&state, 0, sizeof state);
-    state.batch = batch, state.steps = train ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
+    state.batch = batch, state.steps = in.w & 1 ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
     state.input = input;
     state.sources = (const float *const *)from;
     if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
         if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
+        if (train && l->n_inner) train_on(l, &state, sources, n);
         if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
     }
     for (size_t i = 0; i < n; ++i) free(from[i]);
