@@ -127,7 +127,7 @@ def test_quotients_halfway_between_two_floats_are_rounded_as_by_a_division(varia
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_quotients_close_to_the_middle_of_two_floats_are_rounded_as_by_a_division(variant: str) -> None:
-    """Of 2^20 values about 1700 are too close for products in float, with fused ones one or none; some are so large that these overflow."""
+    """Of 2^20 values about 1700 are too close for products in float (one or none for fused ones); of some these overflow."""
     n = 2**20 + 5  # the last steps overlap
     given = arrays(1, 1, n, 3, "normal")
     given["mean"][:], given["variance"][:] = 1.5, 0.377

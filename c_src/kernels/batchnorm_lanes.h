@@ -120,8 +120,8 @@ static inline __attribute__((always_inline)) size_t square_next(const float *x, 
     return next.count;
 }
 
-static inline __attribute__((always_inline)) void square_columns(const float *x, const group *g, size_t columns,
-                                                                 const float *means, float *sums) {
+static inline __attribute__((always_inline)) void square_columns(const float *x, const group *g, size_t columns, const float *means,
+                                                                 float *sums) {
     lanes mean[VECTORS], four[4], pixels[4][VECTORS];
     wide s[VECTORS * PARTS];
     for (size_t v = 0; v < columns; ++v) mean[v] = load(means + v * LANES);

@@ -85,8 +85,9 @@ static inline float *plane_at(float *array, size_t offset) {
 static inline __attribute__((always_inline)) size_t normalize_run(const plane_normalization *whole, size_t i, int how, int made) {
     const plane_normalization n = *whole;
     for (; i < n.planes && n.by[i].how == how; ++i) {
-        const plane one = {n.input + i * n.n,           plane_at(n.x, i * n.n), plane_at(n.x_norm, i * n.n),
-                           plane_at(n.output, i * n.n), n.scales[i],            n.biases[i]};
+        const plane one = {
+            n.input + i * n.n, plane_at(n.x, i * n.n), plane_at(n.x_norm, i * n.n), plane_at(n.output, i * n.n), n.scales[i],
+            n.biases[i]};
         if (n.n < STEP)
             normalize_few(&one, n.n, n.by + i);
         else
@@ -122,8 +123,8 @@ static void normalize(const plane_normalization *n) {
 #define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
 
 /* With divisions, one value after another */
-static __attribute__((noinline)) void carry_few(const float *x, const float *delta, float *output, size_t n,
-                                                      const delta_terms *t, int constant) {
+static __attribute__((noinline)) void carry_few(const float *x, const float *delta, float *output, size_t n, const delta_terms *t,
+                                                int constant) {
     for (size_t i = 0; i < n; ++i) {
         double term = (double)(delta[i] * t->scale) / t->root;
         if (!constant) term = term + t->variance_term * (double)(x[i] - t->mean) / t->count + t->mean_term;
@@ -132,8 +133,8 @@ static __attribute__((noinline)) void carry_few(const float *x, const float *del
 }
 
 /* A step's results */
-static inline __attribute__((always_inline)) void carry_step(const float *x, const float *delta, const delta_terms *t,
-                                                             int constant, lanes *result) {
+static inline __attribute__((always_inline)) void carry_step(const float *x, const float *delta, const delta_terms *t, int constant,
+                                                             lanes *result) {
     lanes scaled[2], off[2];
     whole_lanes unsure = {0};
     for (size_t k = 0; k < 2; ++k) {
@@ -141,10 +142,10 @@ static inline __attribute__((always_inline)) void carry_step(const float *x, con
         wide terms[PARTS];
         scaled[k] = load(delta + k * LANES) * t->scale, off[k] = load(x + k * LANES) - t->mean;
         for (size_t q = 0; q < PARTS; ++q) {
-            terms[q] = constant ? WIDEN(PART(scaled[k], q)) * t->inverse
-                                : WIDE_TIMES_PLUS(WIDEN(PART(scaled[k], q)), t->inverse - (wide){0},
-                                                  WIDE_TIMES_PLUS(WIDEN(PART(off[k], q)), t->rate - (wide){0},
-                                                                  t->mean_term - (wide){0}));
+            terms[q] =
+                constant ? WIDEN(PART(scaled[k], q)) * t->inverse
+                         : WIDE_TIMES_PLUS(WIDEN(PART(scaled[k], q)), t->inverse - (wide){0},
+                                           WIDE_TIMES_PLUS(WIDEN(PART(off[k], q)), t->rate - (wide){0}, t->mean_term - (wide){0}));
             parts[q] = NARROW(terms[q]);
         }
         result[k] = JOIN(parts);

@@ -22,10 +22,9 @@ typedef long long wide_bits __attribute__((vector_size(HALF * sizeof(long long))
 
 /* PART: half k of a vector; JOIN: a vector of its parts; LOW_WORDS: the lower 32 bits of each double, in any order */
 #if LANES == 16
-#define PART(v, k) \
+#define PART(v, k)                                                                                                                 \
     ((half)((k) ? _mm512_extractf64x4_pd(_mm512_castps_pd((__m512)(v)), 1) : _mm512_castpd512_pd256(_mm512_castps_pd((__m512)(v)))))
-#define JOIN(parts) \
-    ((lanes)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)(parts)[0]), (__m256d)(parts)[1], 1))
+#define JOIN(parts) ((lanes)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)(parts)[0]), (__m256d)(parts)[1], 1))
 #define WIDEN(h) ((wide)_mm512_cvtps_pd((__m256)(h)))
 #define NARROW(w) ((half)_mm512_cvtpd_ps((__m512d)(w)))
 #define LOW_WORDS(w) ((whole_lanes)_mm512_shuffle_ps((__m512)(w)[0], (__m512)(w)[1], 0x88))
@@ -43,7 +42,7 @@ typedef long long wide_bits __attribute__((vector_size(HALF * sizeof(long long))
 #define LOW_WORDS(w) __builtin_convertvector((wide_bits)(w)[0], whole_lanes)
 #endif
 
-#define LOAD_HALF(from) ((half)*(const loose_half *)(from))
+#define LOAD_HALF(from) ((half) * (const loose_half *)(from))
 #define STORE_HALF(to, value) (void)(*(loose_half *)(to) = (value))
 
 static inline int any(whole_lanes all) {
@@ -60,7 +59,8 @@ static inline int any(whole_lanes all) {
 
 /* ---- products without rounding ---------------------------------------------------------------------------------------------- */
 
-/* a * b + c and a * b - c rounded once. For what is exact or bounded so, never in place of two roundings that a formula has. */
+/* a * b + c and a * b - c rounded once. For what is exact or bounded so, never in place of two roundings that a formula has. Where
+ * there are none, a product in double with the bounds of one is WIDE_TIMES_PLUS all the same. */
 #if LANES == 16
 #define FUSED 1
 #define TIMES_PLUS(a, b, c) ((lanes)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))

@@ -42,9 +42,9 @@ typedef struct {
 
 /* What one channel's delta goes through, see carry() of batchnorm_planes.h */
 typedef struct {
-    double root, inverse; /* inverse: 1/root */
+    double root, inverse;                         /* inverse: 1/root */
     double variance_term, count, rate, mean_term; /* rate: variance_term/count */
-    float mean, scale, of_first, least; /* the result's magnitude is sure from of_first * |scaled delta| + least on */
+    float mean, scale, of_first, least;           /* the result's magnitude is sure from of_first * |scaled delta| + least on */
 } delta_terms;
 
 typedef struct {

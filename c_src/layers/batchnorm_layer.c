@@ -42,7 +42,7 @@ status reset_batchnorm_layer(layer *l, int statistics, int parameters) {
     return STATUS_OK;
 }
 
-static void drop_x_norm(layer *l) {
+void drop_x_norm(layer *l) {
     array_release(l->x_norm);
     l->x_norm = NULL;
 }
