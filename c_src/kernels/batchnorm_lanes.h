@@ -75,23 +75,19 @@ static void sum(const float *x, const group *g, float *sums) {
  * integers: up by less than half of the last of these, to even in the middle. That is the float where it is normal. Sums only grow, so
  * they are once the first one was; and what exceeds the floats does so until the end, where it becomes infinite. */
 
-typedef unsigned long long wide_words __attribute__((vector_size(HALF * sizeof(long long))));
-
 #define LAST 29 /* the bit of a double that is the last one of a float */
 #define BELOW_LAST ((1ULL << LAST) - 1)
 
-static inline __attribute__((always_inline)) wide_words rounded_words(wide_words value) {
-    return (value + (BELOW_LAST >> 1) + ((value >> LAST) & 1)) & ~BELOW_LAST;
-}
+#define ROUNDED_WORDS(w) (((w) + (BELOW_LAST >> 1) + (((w) >> LAST) & 1)) & ~BELOW_LAST)
 
-static inline __attribute__((always_inline)) void add_squares(const lanes *pixels, size_t columns, int normal, const lanes *mean,
-                                                              wide *s) {
+static inline
+    __attribute__((always_inline)) void add_squares(const lanes *pixels, size_t columns, int normal, const lanes *mean, wide *s) {
     for (size_t v = 0; v < columns; ++v) {
         lanes off = pixels[v] - mean[v];
         for (size_t k = 0; k < PARTS; ++k) {
             wide one = WIDEN(PART(off, k)), added = WIDE_TIMES_PLUS(one, one, s[v * PARTS + k]);
             if (normal)
-                s[v * PARTS + k] = (wide)rounded_words((wide_words)added);
+                s[v * PARTS + k] = (wide)ROUNDED_WORDS((wide_words)added);
             else {
                 half rounded = NARROW(added);
                 s[v * PARTS + k] = WIDEN(rounded);

@@ -5,6 +5,7 @@
 #endif
 
 typedef int whole_lanes __attribute__((vector_size(LANES * sizeof(int))));
+typedef unsigned whole_words __attribute__((vector_size(LANES * sizeof(int))));
 
 /* ---- doubles ---------------------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ enum { HALF = 4, PARTS = LANES / 4 };
 typedef float half __attribute__((vector_size(HALF * sizeof(float))));
 typedef float loose_half __attribute__((vector_size(HALF * sizeof(float)), aligned(4), may_alias));
 typedef double wide __attribute__((vector_size(HALF * sizeof(double))));
-typedef long long wide_bits __attribute__((vector_size(HALF * sizeof(long long))));
+typedef unsigned long long wide_words __attribute__((vector_size(HALF * sizeof(long long))));
 
 /* PART: half k of a vector; JOIN: a vector of its parts; LOW_WORDS: the lower 32 bits of each double, in any order */
 #if LANES == 16
@@ -27,19 +28,19 @@ typedef long long wide_bits __attribute__((vector_size(HALF * sizeof(long long))
 #define JOIN(parts) ((lanes)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)(parts)[0]), (__m256d)(parts)[1], 1))
 #define WIDEN(h) ((wide)_mm512_cvtps_pd((__m256)(h)))
 #define NARROW(w) ((half)_mm512_cvtpd_ps((__m512d)(w)))
-#define LOW_WORDS(w) ((whole_lanes)_mm512_shuffle_ps((__m512)(w)[0], (__m512)(w)[1], 0x88))
+#define LOW_WORDS(w) ((whole_words)_mm512_shuffle_ps((__m512)(w)[0], (__m512)(w)[1], 0x88))
 #elif LANES == 8
 #define PART(v, k) ((half)((k) ? _mm256_extractf128_ps((__m256)(v), 1) : _mm256_castps256_ps128((__m256)(v))))
 #define JOIN(parts) ((lanes)_mm256_set_m128((__m128)(parts)[1], (__m128)(parts)[0]))
 #define WIDEN(h) ((wide)_mm256_cvtps_pd((__m128)(h)))
 #define NARROW(w) ((half)_mm256_cvtpd_ps((__m256d)(w)))
-#define LOW_WORDS(w) ((whole_lanes)_mm256_shuffle_ps((__m256)(w)[0], (__m256)(w)[1], 0x88))
+#define LOW_WORDS(w) ((whole_words)_mm256_shuffle_ps((__m256)(w)[0], (__m256)(w)[1], 0x88))
 #else
 #define PART(v, k) ((half)(v))
 #define JOIN(parts) ((lanes)(parts)[0])
 #define WIDEN(h) __builtin_convertvector(h, wide)
 #define NARROW(w) __builtin_convertvector(w, half)
-#define LOW_WORDS(w) __builtin_convertvector((wide_bits)(w)[0], whole_lanes)
+#define LOW_WORDS(w) __builtin_convertvector((wide_words)(w)[0], whole_words)
 #endif
 
 #define LOAD_HALF(from) ((half) * (const loose_half *)(from))
