@@ -109,7 +109,23 @@ static inline __attribute__((always_inline)) void turn_four(const float *x, size
     four[2] = (lanes)_mm256_shuffle_ps(high[0], high[1], 0x44);
     four[3] = (lanes)_mm256_shuffle_ps(high[0], high[1], 0xee);
 }
-#else
+#elif defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES 1
+static inline void turn_four(const float *x, size_t step, lanes *four) {
+    lanes row[4];
+    for (size_t i = 0; i < 4; ++i) row[i] = load(x + i * step);
+    lanes low[2] = {__builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5)};
+    lanes high[2] = {__builtin_shufflevector(row[0], row[1], 2, 6, 3, 7), __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7)};
+    four[0] = __builtin_shufflevector(low[0], low[1], 0, 1, 4, 5);
+    four[1] = __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7);
+    four[2] = __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5);
+    four[3] = __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7);
+}
+#endif
+#endif
+
+#if LANES == 4 && !defined(SHUFFLES)
 static inline void turn_four(const float *x, size_t step, lanes *four) {
     for (size_t p = 0; p < 4; ++p) four[p] = (lanes){x[p], x[step + p], x[2 * step + p], x[3 * step + p]};
 }
