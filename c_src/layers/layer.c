@@ -34,6 +34,7 @@ void free_layer(layer *l) {
                        l->rolling_mean,
                        l->rolling_variance,
                        l->anchors,
+                       l->class_weights,
                        l->output,
                        l->delta,
                        l->x,
@@ -60,6 +61,7 @@ void free_layer(layer *l) {
     free_layer(l->blur);
     free(l->sources);
     free(l->mask);
+    free(l->map);
     free(l);
 }
 

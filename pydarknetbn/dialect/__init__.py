@@ -13,6 +13,7 @@ from .faults import FAULTS as _FAULTS
 from .faults import Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
+from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
 from .rules import (
     EVIDENCE,
@@ -22,6 +23,7 @@ from .rules import (
     EpsilonRule,
     Host,
     LayerRule,
+    LossRule,
     Profile,
     RecurrentRule,
     TrainingRule,
@@ -48,6 +50,7 @@ __all__ = [
     "Fault",
     "Host",
     "LayerRule",
+    "LossRule",
     "Parser",
     "Profile",
     "RecurrentRule",
@@ -59,4 +62,4 @@ __all__ = [
     "whose_epsilon",
 ]
 
-FAULTS = (*_FAULTS, *BACKWARD_FAULTS)
+FAULTS = (*_FAULTS, *BACKWARD_FAULTS, *LOSS_FAULTS)
