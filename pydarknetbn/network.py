@@ -145,7 +145,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout or crop layer in training.
+            UnsupportedError: a crop or dropout of blocks in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -153,10 +153,10 @@ class Network:
         with self.turn():
             x = self.checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
-            self.runner.run(done, keep_all=keep == "all")
-            return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
+            done = self.runner.run(done, keep_all=keep == "all")
+            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward, loss = methods.backward, methods.loss
+    backward, loss, generator = methods.backward, methods.loss, methods.generator
 
     @property
     def kept(self) -> tuple[Layer, ...]:

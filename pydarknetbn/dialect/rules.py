@@ -129,6 +129,9 @@ class LayerRule:
     recurrent: RecurrentRule
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
+    copied_delta: Literal["added", "overwritten"]
+    gradient: Literal["simplified", "exact"]
+    shared_statistics: bool
     shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]
@@ -148,6 +151,7 @@ class TrainingRule:
         scaled: types whose learning_rate= counts; None: all.
         stops_before: layers before one with stopbackward=1 are not updated either.
         passes_over: backward leaves layers with onlyforward=1 out.
+        shared_updates: a kernel that several layers share moves once for each of them; else once.
     """
 
     trained: frozenset[str] | None
@@ -155,6 +159,7 @@ class TrainingRule:
     scaled: frozenset[str] | None
     stops_before: bool
     passes_over: bool
+    shared_updates: bool
 
     def trains(self, layer_type: str) -> bool:
         """Whether layers of that type are updated."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._native import Array
 from ..errors import StateError
 from .backpropagation import Pass, backpropagate, fill_deltas
@@ -15,7 +17,19 @@ from .truths import pack_truth
 if TYPE_CHECKING:
     from ..network import Network
 
-__all__ = ["backward", "loss"]
+__all__ = ["backward", "generator", "loss"]
+
+
+def _generator(net: Network) -> np.random.Generator:
+    """Of the numbers that training draws, such as those of [dropout]; seeded by `load`'s seed."""
+    return net.runner.generator
+
+
+def _set_generator(net: Network, generator: np.random.Generator) -> None:
+    net.runner.generator = generator
+
+
+generator = property(_generator, _set_generator)
 
 
 def loss(net: Network, x: Array, truth: object) -> Loss:
