@@ -11,12 +11,8 @@
 #include "../internal.h"
 #include "variants.h"
 
-enum {
-    STRIPS = 12,
-    DEPTH = 320,
-    FILTERS = 6,
-    LINE = 16
-}; /* strips at a time; products at a time; cut of filters; floats of 64 B */
+/* Taken at a time: pixels (a multiple of every strip), products; floats of a line of 64 B */
+enum { PIXELS = 256, DEPTH = 448, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -62,7 +58,7 @@ static size_t channels_at_once(const convolution_shape *s) {
 }
 
 size_t convolve_scratch(const convolution_shape *s) {
-    size_t floats = STRIPS * chosen_variant()->strip * channels_at_once(s) * s->size * s->size;
+    size_t floats = (PIXELS + chosen_variant()->rows) * channels_at_once(s) * s->size * s->size;
     if (is_depthwise(s)) floats = depthwise_scratch(s);
     return (floats + 2 * LINE - 1) / LINE * LINE; /* one line more, to start at one */
 }
@@ -83,15 +79,16 @@ static float *scratch_of(const job *j, size_t thread) {
 /* Strips begin..end of one image */
 static void convolve_image(const job *j, convolution_block b, size_t image, size_t begin, size_t end, float *strips) {
     const convolution_shape *s = j->s;
-    size_t area = s->size * s->size, pixels = s->out_h * s->out_w, width = j->variant->strip;
+    size_t area = s->size * s->size, pixels = s->out_h * s->out_w, channels = channels_at_once(s);
     const float *from = j->input + image * s->c * s->h * s->w, *weights = j->weights + image % j->groups * s->n * s->c * area;
-    for (size_t at = begin; at < end; at += STRIPS) {
-        size_t first = at * width, last = (at + STRIPS < end ? at + STRIPS : end) * width;
-        if (last > pixels) last = pixels;
+    float *output = j->output + image * s->n * pixels, *panel = strips + PIXELS * channels * area;
+    size_t stop = end * j->variant->strip < pixels ? end * j->variant->strip : pixels;
+    for (size_t first = begin * j->variant->strip; first < stop; first += PIXELS) {
+        size_t count = stop - first < PIXELS ? stop - first : PIXELS;
         for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
-            b.end = b.begin + channels_at_once(s) < s->c ? b.begin + channels_at_once(s) : s->c;
-            j->variant->pack(&b, from, first, last - first, strips);
-            j->variant->multiply(&b, weights, strips, first, last - first, j->output + image * s->n * pixels);
+            b.end = b.begin + channels < s->c ? b.begin + channels : s->c;
+            j->variant->pack(&b, from, first, count, strips);
+            j->variant->multiply(&b, weights, strips, first, count, panel, output);
         }
     }
 }
@@ -112,11 +109,11 @@ static void convolve_strips(void *context, size_t begin, size_t end, size_t thre
     }
 }
 
-/* The filters of begin..end, FILTERS each, over all pixels */
+/* The filters of begin..end, as many as a tile has each, over all pixels */
 static void convolve_filters(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
-    size_t last = end * FILTERS < j->s->n ? end * FILTERS : j->s->n;
-    convolution_block b = {.s = j->s, .first_filter = begin * FILTERS, .end_filter = last};
+    size_t rows = j->variant->rows, last = end * rows < j->s->n ? end * rows : j->s->n;
+    convolution_block b = {.s = j->s, .first_filter = begin * rows, .end_filter = last};
     for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, strips_of(j), scratch_of(j, thread));
 }
 
@@ -131,11 +128,11 @@ static void convolve_depthwise(void *context, size_t begin, size_t end, size_t t
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
     job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
-    size_t strips = images * strips_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
+    size_t strips = images * strips_of(&j), area = s->size * s->size, rows = j.variant->rows, filters = (s->n + rows - 1) / rows;
     if (is_depthwise(s))
         parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);
     else if (strips < 16 * threads && filters >= 16 * threads) /* few pixels: more even by filters, though each thread packs */
-        parallel_for_on(threads, filters, FILTERS * s->c * area * strips * j.variant->strip, convolve_filters, &j);
+        parallel_for_on(threads, filters, rows * s->c * area * strips * j.variant->strip, convolve_filters, &j);
     else
         parallel_for_on(threads, strips, s->n * s->c * area * j.variant->strip, convolve_strips, &j);
 }

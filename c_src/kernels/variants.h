@@ -57,13 +57,13 @@ typedef void (*activation_loop)(float *x, size_t n, float bias);
 
 typedef struct {
     const char *name;
-    size_t strip; /* pixels that a tile covers */
+    size_t rows, strip; /* filters and pixels that a tile covers */
     /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
-     * last of the pixels. */
+     * last of the pixels; half as wide where those fill no more. */
     void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
-    /* output: of filter 0 and pixel 0 */
+    /* panel: room for those weights of `rows` filters; output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
-                     float *output);
+                     float *panel, float *output);
     /* one filter of one channel; scratch: depthwise_scratch() floats */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
     /* n more values of each channel go into their sums, in order */
@@ -76,7 +76,7 @@ typedef struct {
 } variant;
 
 extern const variant portable_variant;
-extern const variant avx2_variant; /* its name is NULL where it was not compiled */
+extern const variant avx512_variant, avx2_variant, neon_variant; /* the name is NULL where one was not compiled */
 
 /* The one that fits this processor, or that set_cpu_variant() says. */
 const variant *chosen_variant(void);
