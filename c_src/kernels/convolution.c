@@ -12,7 +12,7 @@
 #include "variants.h"
 
 /* Taken at a time: pixels (a multiple of every strip), products; floats of a line of 64 B */
-enum { PIXELS = 256, DEPTH = 448, LINE = 16 };
+enum { PIXELS = 192, DEPTH = 640, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
