@@ -11,8 +11,8 @@
 #include "../internal.h"
 #include "variants.h"
 
-/* Taken at a time: pixels (a multiple of every strip), products; floats of a line of 64 B */
-enum { PIXELS = 192, DEPTH = 640, LINE = 16 };
+/* Taken at a time: pixels (a multiple of every strip), products; cut of filters; see is_cut_by_filters(); floats of a line of 64 B */
+enum { PIXELS = 192, DEPTH = 640, FILTERS = 4, PACKING = 4, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -109,11 +109,11 @@ static void convolve_strips(void *context, size_t begin, size_t end, size_t thre
     }
 }
 
-/* The filters of begin..end, as many as a tile has each, over all pixels */
+/* The filters of begin..end, FILTERS each, over all pixels */
 static void convolve_filters(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
-    size_t rows = j->variant->rows, last = end * rows < j->s->n ? end * rows : j->s->n;
-    convolution_block b = {.s = j->s, .first_filter = begin * rows, .end_filter = last};
+    size_t last = end * FILTERS < j->s->n ? end * FILTERS : j->s->n;
+    convolution_block b = {.s = j->s, .first_filter = begin * FILTERS, .end_filter = last};
     for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, strips_of(j), scratch_of(j, thread));
 }
 
@@ -125,14 +125,26 @@ static void convolve_depthwise(void *context, size_t begin, size_t end, size_t t
                               j->output + i * s->out_h * s->out_w);
 }
 
+/* The time that the largest of the threads' parts takes, for the time of an even part */
+static double unevenness(size_t parts, size_t threads, double even) {
+    return (double)((parts + threads - 1) / threads * threads) / even;
+}
+
+/* Whether few pixels make a cut by filters more even. Each thread packs all pixels then, which takes the time of PACKING filters. */
+static int is_cut_by_filters(const job *j, size_t strips, size_t filters, size_t threads) {
+    double packing = 1 + (double)(PACKING * (threads - 1)) / (double)j->s->n;
+    double pixels = (double)(j->images * j->s->out_h * j->s->out_w) / (double)j->variant->strip;
+    return unevenness(filters, threads, (double)j->s->n / FILTERS) * packing < unevenness(strips, threads, pixels);
+}
+
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
     job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
-    size_t strips = images * strips_of(&j), area = s->size * s->size, rows = j.variant->rows, filters = (s->n + rows - 1) / rows;
+    size_t strips = images * strips_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
     if (is_depthwise(s))
         parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);
-    else if (strips < 16 * threads && filters >= 16 * threads) /* few pixels: more even by filters, though each thread packs */
-        parallel_for_on(threads, filters, rows * s->c * area * strips * j.variant->strip, convolve_filters, &j);
+    else if (threads > 1 && is_cut_by_filters(&j, strips, filters, threads))
+        parallel_for_on(threads, filters, FILTERS * s->c * area * strips * j.variant->strip, convolve_filters, &j);
     else
         parallel_for_on(threads, strips, s->n * s->c * area * j.variant->strip, convolve_strips, &j);
 }
