@@ -61,13 +61,13 @@ static void part_of_tile(const place *p, size_t rows, size_t count) {
     for (size_t i = 0; i < rows; ++i) memcpy(p->output + i * p->output_step, copy + i * STRIP, count * sizeof(float));
 }
 
-/* Asks for a part of the next filters' weights while these are worked on: their rows are too short for the processor to see ahead. */
+/* Asks for a part of the next filters' weights while these are worked on, so that a copy does not wait for them. */
 static inline void ask_for(const float *weights, size_t weights_step, size_t begin, size_t end) {
     for (size_t k = begin; k < end; k += FLOATS_OF_A_LINE)
         for (size_t i = 0; i < ROWS; ++i) __builtin_prefetch(weights + i * weights_step + k);
 }
 
-/* Rows of weights that are a multiple of a page apart share their places in the cache: a copy of them does not. */
+/* Rows of weights that are a multiple of a page apart push each other out of the cache: a copy of them does not. */
 static int share_places(size_t weights_step) {
     return weights_step * sizeof(float) % PAGE == 0;
 }
@@ -85,7 +85,8 @@ static void multiply(const convolution_block *b, const float *weights, const flo
         for (size_t i = 0; copied && i < rows; ++i) memcpy(panel + i * depth, a + i * row, depth * sizeof *panel);
         for (size_t j = 0; j < pixels; j += STRIP, p.strip += depth * STRIP) {
             size_t count = pixels - j < STRIP ? pixels - j : STRIP;
-            if (f + 2 * ROWS <= b->end_filter) ask_for(a + ROWS * row, row, j * depth / pixels, (j + count) * depth / pixels);
+            if (copied && f + 2 * ROWS <= b->end_filter)
+                ask_for(a + ROWS * row, row, j * depth / pixels, (j + count) * depth / pixels);
             p.output = output + f * plane + first + j;
             if (count == width_of(count))
                 tile_of(&p, rows, count);
