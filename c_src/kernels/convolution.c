@@ -12,7 +12,7 @@
 #include "variants.h"
 
 /* Taken at a time: pixels (a multiple of every strip), products; cut of filters; see is_cut_by_filters(); floats of a line of 64 B */
-enum { PIXELS = 192, DEPTH = 640, FILTERS = 4, PACKING = 4, LINE = 16 };
+enum { PIXELS = 192, DEPTH = 640, FILTERS = 4, PACKING = 6, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -76,14 +76,23 @@ static float *scratch_of(const job *j, size_t thread) {
     return (float *)((start + line - 1) / line * line);
 }
 
-/* Strips begin..end of one image */
+/* Pixels of a cut by pixels */
+static size_t width_of_part(const job *j) {
+    return j->variant->strip / 2;
+}
+
+static size_t parts_of(const job *j) {
+    return (j->s->out_h * j->s->out_w + width_of_part(j) - 1) / width_of_part(j);
+}
+
+/* Parts begin..end of one image */
 static void convolve_image(const job *j, convolution_block b, size_t image, size_t begin, size_t end, float *strips) {
     const convolution_shape *s = j->s;
     size_t area = s->size * s->size, pixels = s->out_h * s->out_w, channels = channels_at_once(s);
     const float *from = j->input + image * s->c * s->h * s->w, *weights = j->weights + image % j->groups * s->n * s->c * area;
     float *output = j->output + image * s->n * pixels, *panel = strips + PIXELS * channels * area;
-    size_t stop = end * j->variant->strip < pixels ? end * j->variant->strip : pixels;
-    for (size_t first = begin * j->variant->strip; first < stop; first += PIXELS) {
+    size_t stop = end * width_of_part(j) < pixels ? end * width_of_part(j) : pixels;
+    for (size_t first = begin * width_of_part(j); first < stop; first += PIXELS) {
         size_t count = stop - first < PIXELS ? stop - first : PIXELS;
         for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
             b.end = b.begin + channels < s->c ? b.begin + channels : s->c;
@@ -93,18 +102,14 @@ static void convolve_image(const job *j, convolution_block b, size_t image, size
     }
 }
 
-static size_t strips_of(const job *j) {
-    return (j->s->out_h * j->s->out_w + j->variant->strip - 1) / j->variant->strip;
-}
-
-/* All filters over the strips begin..end of all images */
-static void convolve_strips(void *context, size_t begin, size_t end, size_t thread) {
+/* All filters over the parts begin..end of all images */
+static void convolve_parts(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
-    size_t strips = strips_of(j);
+    size_t parts = parts_of(j);
     convolution_block b = {.s = j->s, .first_filter = 0, .end_filter = j->s->n};
     while (begin < end) {
-        size_t image = begin / strips, stop = (image + 1) * strips < end ? (image + 1) * strips : end;
-        convolve_image(j, b, image, begin - image * strips, stop - image * strips, scratch_of(j, thread));
+        size_t image = begin / parts, stop = (image + 1) * parts < end ? (image + 1) * parts : end;
+        convolve_image(j, b, image, begin - image * parts, stop - image * parts, scratch_of(j, thread));
         begin = stop;
     }
 }
@@ -114,7 +119,7 @@ static void convolve_filters(void *context, size_t begin, size_t end, size_t thr
     const job *j = context;
     size_t last = end * FILTERS < j->s->n ? end * FILTERS : j->s->n;
     convolution_block b = {.s = j->s, .first_filter = begin * FILTERS, .end_filter = last};
-    for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, strips_of(j), scratch_of(j, thread));
+    for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, parts_of(j), scratch_of(j, thread));
 }
 
 static void convolve_depthwise(void *context, size_t begin, size_t end, size_t thread) {
@@ -125,26 +130,26 @@ static void convolve_depthwise(void *context, size_t begin, size_t end, size_t t
                               j->output + i * s->out_h * s->out_w);
 }
 
-/* The time that the largest of the threads' parts takes, for the time of an even part */
+/* The time that the largest of the threads' shares takes, for the time of an even one */
 static double unevenness(size_t parts, size_t threads, double even) {
     return (double)((parts + threads - 1) / threads * threads) / even;
 }
 
 /* Whether few pixels make a cut by filters more even. Each thread packs all pixels then, which takes the time of PACKING filters. */
-static int is_cut_by_filters(const job *j, size_t strips, size_t filters, size_t threads) {
+static int is_cut_by_filters(const job *j, size_t parts, size_t filters, size_t threads) {
     double packing = 1 + (double)(PACKING * (threads - 1)) / (double)j->s->n;
-    double pixels = (double)(j->images * j->s->out_h * j->s->out_w) / (double)j->variant->strip;
-    return unevenness(filters, threads, (double)j->s->n / FILTERS) * packing < unevenness(strips, threads, pixels);
+    double pixels = (double)(j->images * j->s->out_h * j->s->out_w) / (double)width_of_part(j);
+    return unevenness(filters, threads, (double)j->s->n / FILTERS) * packing < unevenness(parts, threads, pixels);
 }
 
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
     job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
-    size_t strips = images * strips_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
+    size_t parts = images * parts_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
     if (is_depthwise(s))
         parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);
-    else if (threads > 1 && is_cut_by_filters(&j, strips, filters, threads))
-        parallel_for_on(threads, filters, FILTERS * s->c * area * strips * j.variant->strip, convolve_filters, &j);
+    else if (threads > 1 && is_cut_by_filters(&j, parts, filters, threads))
+        parallel_for_on(threads, filters, FILTERS * s->c * area * parts * width_of_part(&j), convolve_filters, &j);
     else
-        parallel_for_on(threads, strips, s->n * s->c * area * j.variant->strip, convolve_strips, &j);
+        parallel_for_on(threads, parts, s->n * s->c * area * width_of_part(&j), convolve_parts, &j);
 }
