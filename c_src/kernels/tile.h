@@ -11,23 +11,24 @@ enum { NAMED(NAME, _lanes) = sizeof(VECTOR) / sizeof(float) };
 static inline __attribute__((always_inline)) void BODY(const place *whole, size_t rows) {
     const place p = *whole;
     VECTOR sums[ROWS][2] = {0};
-    if (p.go_on)
-#pragma GCC unroll 16
+    if (p.go_on) {
+        ALL_ROWS
         for (size_t i = 0; i < rows; ++i) {
             sums[i][0] = GET(p.output + i * p.output_step);
             if (COLUMNS > 1) sums[i][1] = GET(p.output + i * p.output_step + STEP_OF_COLUMN);
         }
+    }
     const float *strip = p.strip;
     for (size_t k = 0; k < p.depth; ++k, strip += COLUMNS * STEP_OF_COLUMN) {
         VECTOR left = GET(strip), right = left;
         if (COLUMNS > 1) right = GET(strip + STEP_OF_COLUMN);
-#pragma GCC unroll 16
+        ALL_ROWS
         for (size_t i = 0; i < rows; ++i) {
             sums[i][0] += TIMES(p.weights + i * p.weights_step + k, left);
             if (COLUMNS > 1) sums[i][1] += TIMES(p.weights + i * p.weights_step + k, right);
         }
     }
-#pragma GCC unroll 16
+    ALL_ROWS
     for (size_t i = 0; i < rows; ++i) {
         AT(p.output + i * p.output_step) = sums[i][0];
         if (COLUMNS > 1) AT(p.output + i * p.output_step + STEP_OF_COLUMN) = sums[i][1];

@@ -16,6 +16,13 @@ static inline pixel_lanes scaled(const float *weight, pixel_lanes pixels) {
 }
 #endif
 
+/* A loop over rows becomes code for each, or the sums would not be in registers. */
+#if defined(__clang__)
+#define ALL_ROWS _Pragma("clang loop unroll(full)")
+#else
+#define ALL_ROWS _Pragma("GCC unroll 16")
+#endif
+
 /* A tile's place: the weights of its filters, its strip, its sums; steps from one filter to the next */
 typedef struct {
     const float *weights, *strip;
