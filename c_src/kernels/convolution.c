@@ -125,8 +125,10 @@ static void convolve_filters(void *context, size_t begin, size_t end, size_t thr
 static void convolve_depthwise(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
     const convolution_shape *s = j->s;
+    float *scratch = scratch_of(j, thread);
+    memset(scratch, 0, depthwise_scratch(s) * sizeof *scratch); /* the padding, which every image has in the same places */
     for (size_t i = begin; i < end; ++i)
-        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch_of(j, thread),
+        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch,
                               j->output + i * s->out_h * s->out_w);
 }
 

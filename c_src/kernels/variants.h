@@ -64,7 +64,7 @@ typedef struct {
     /* panel: room for those weights of `rows` filters; output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
                      float *panel, float *output);
-    /* one filter of one channel; scratch: depthwise_scratch() floats */
+    /* one filter of one channel; scratch: depthwise_scratch() floats, zeros before the first image of a shape */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
     /* n more values of each channel go into their sums, in order */
     void (*sum)(const float *const *x, const group *g, float *sums);
