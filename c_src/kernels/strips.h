@@ -36,9 +36,8 @@ static inline void store_pixels(float *to, pixel_lanes value) {
     *(loose_pixel_lanes *)to = value;
 }
 
-/* The last strip is as wide as one vector or a half where no more pixels are left. */
 static inline size_t width_of(size_t pixels) {
-    return pixels > TILE_LANES ? STRIP : pixels > HALF_LANES ? TILE_LANES : HALF_LANES;
+    return width_of_strip(STRIP, pixels);
 }
 
 /* Where the pixels of a strip lie in a plane, for kernel element (0, 0); padding taken off, so that they may wrap below 0. */

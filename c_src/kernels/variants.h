@@ -55,11 +55,16 @@ typedef struct {
 /* x = activation(x + bias) for n values, in the precision that the rule gives it, with the package's own functions */
 typedef void (*activation_loop)(float *x, size_t n, float bias);
 
+/* The last strip is as wide as half or a quarter of one where no more pixels are left. */
+static inline size_t width_of_strip(size_t strip, size_t pixels) {
+    return pixels > strip / 2 ? strip : pixels > strip / 4 ? strip / 2 : strip / 4;
+}
+
 typedef struct {
     const char *name;
     size_t rows, strip; /* filters and pixels that a tile covers */
     /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
-     * last of the pixels; half as wide where those fill no more. */
+     * last of the pixels; width_of_strip(). */
     void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
     /* panel: room for those weights of `rows` filters; output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
