@@ -11,8 +11,8 @@
 #include "../internal.h"
 #include "variants.h"
 
-/* Taken at a time: pixels (a multiple of every strip), products; cut of filters; see is_cut_by_filters(); floats of a line of 64 B */
-enum { PIXELS = 192, DEPTH = 640, FILTERS = 4, PACKING = 6, LINE = 16 };
+/* Pixels taken at a time, a multiple of every strip; cut of filters; see is_cut_by_filters(); floats of a line of 64 B */
+enum { PIXELS = 192, FILTERS = 4, PACKING = 6, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -53,12 +53,12 @@ size_t depthwise_scratch(const convolution_shape *s) {
 
 /* Blocks of about the same depth, since a short one moves its sums for little work */
 static size_t channels_at_once(const convolution_shape *s) {
-    size_t area = s->size * s->size, most = area < DEPTH ? DEPTH / area : 1, blocks = (s->c + most - 1) / most;
+    size_t area = s->size * s->size, most = area < BLOCK_DEPTH ? BLOCK_DEPTH / area : 1, blocks = (s->c + most - 1) / most;
     return (s->c + blocks - 1) / blocks;
 }
 
 size_t convolve_scratch(const convolution_shape *s) {
-    size_t floats = (PIXELS + chosen_variant()->rows) * channels_at_once(s) * s->size * s->size;
+    size_t floats = PIXELS * channels_at_once(s) * s->size * s->size;
     if (is_depthwise(s)) floats = depthwise_scratch(s);
     return (floats + 2 * LINE - 1) / LINE * LINE; /* one line more, to start at one */
 }
@@ -90,14 +90,14 @@ static void convolve_image(const job *j, convolution_block b, size_t image, size
     const convolution_shape *s = j->s;
     size_t area = s->size * s->size, pixels = s->out_h * s->out_w, channels = channels_at_once(s);
     const float *from = j->input + image * s->c * s->h * s->w, *weights = j->weights + image % j->groups * s->n * s->c * area;
-    float *output = j->output + image * s->n * pixels, *panel = strips + PIXELS * channels * area;
+    float *output = j->output + image * s->n * pixels;
     size_t stop = end * width_of_part(j) < pixels ? end * width_of_part(j) : pixels;
     for (size_t first = begin * width_of_part(j); first < stop; first += PIXELS) {
         size_t count = stop - first < PIXELS ? stop - first : PIXELS;
         for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
             b.end = b.begin + channels < s->c ? b.begin + channels : s->c;
             j->variant->pack(&b, from, first, count, strips);
-            j->variant->multiply(&b, weights, strips, first, count, panel, output);
+            j->variant->multiply(&b, weights, strips, first, count, output);
         }
     }
 }

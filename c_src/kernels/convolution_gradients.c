@@ -144,13 +144,13 @@ static void add_product(const job *j, size_t image, size_t f, size_t n, size_t f
     const convolution_shape *s = j->s;
     convolution_shape product = product_shape(s, count);
     size_t pixels = pixels_of(s), depth = depth_of(s);
-    float *strips = scratch, *panel = scratch + columns_at_once(j) * DEPTH, *sums = panel + j->variant->rows * DEPTH;
+    float *strips = scratch, *sums = scratch + columns_at_once(j) * DEPTH;
     convolution_block b = {.s = &product, .first_filter = 0, .end_filter = n};
     const float *delta = j->delta + (image * s->n + f) * pixels;
     for (b.begin = 0; b.begin < pixels; b.begin = b.end) {
         b.end = b.begin + DEPTH < pixels ? b.begin + DEPTH : pixels;
         pack_columns(s, j->input + image * s->c * s->h * s->w, first, count, &b, j->variant->strip, strips);
-        j->variant->multiply(&b, delta, strips, 0, count, panel, sums);
+        j->variant->multiply(&b, delta, strips, 0, count, sums);
     }
     float *updates = j->updates + (image % j->groups * s->n + f) * depth + first;
     for (size_t i = 0; i < n; ++i)
@@ -182,8 +182,8 @@ static size_t filters_at_once(const convolution_shape *s, size_t groups, size_t 
 }
 
 size_t weight_gradients_scratch(const convolution_shape *s) {
-    size_t columns = STRIPS * chosen_variant()->strip, rows = chosen_variant()->rows;
-    return ((columns + rows) * DEPTH + s->n * columns + LINE - 1) / LINE * LINE;
+    size_t columns = STRIPS * chosen_variant()->strip;
+    return (columns * DEPTH + s->n * columns + LINE - 1) / LINE * LINE;
 }
 
 void weight_gradients(const convolution_shape *s, size_t batch, size_t groups, const float *input, const float *delta,

@@ -75,21 +75,22 @@ static inline void ask_for(const float *weights, size_t weights_step, size_t beg
 }
 
 /* Rows of weights that are a multiple of a page apart push each other out of the cache: a copy of them does not. */
-static int share_places(size_t weights_step) {
-    return weights_step * sizeof(float) % PAGE == 0;
+static int is_better_copied(size_t weights_step, size_t depth) {
+    return weights_step * sizeof(float) % PAGE == 0 && depth <= BLOCK_DEPTH;
 }
 
 static void multiply(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
-                     float *panel, float *output) {
+                     float *output) {
     const convolution_shape *s = b->s;
     size_t area = s->size * s->size, depth = (b->end - b->begin) * area, row = s->c * area, plane = s->out_h * s->out_w;
-    int copied = share_places(row);
+    int copied = is_better_copied(row, depth);
+    float copy[ROWS * BLOCK_DEPTH];
     for (size_t f = b->first_filter; f < b->end_filter; f += ROWS) {
         size_t rows = b->end_filter - f < ROWS ? b->end_filter - f : ROWS;
         const float *a = weights + f * row + b->begin * area;
         place p = {.strip = strips, .depth = depth, .output_step = plane, .go_on = b->begin > 0};
-        p.weights = copied ? panel : a, p.weights_step = copied ? depth : row;
-        for (size_t i = 0; copied && i < rows; ++i) memcpy(panel + i * depth, a + i * row, depth * sizeof *panel);
+        p.weights = copied ? copy : a, p.weights_step = copied ? depth : row;
+        for (size_t i = 0; copied && i < rows; ++i) memcpy(copy + i * depth, a + i * row, depth * sizeof *copy);
         for (size_t j = 0; j < pixels; j += STRIP, p.strip += depth * STRIP) {
             size_t count = pixels - j < STRIP ? pixels - j : STRIP;
             if (copied && f + 2 * ROWS <= b->end_filter)

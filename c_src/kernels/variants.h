@@ -11,6 +11,8 @@ typedef struct {
     size_t first_filter, end_filter;
 } convolution_block;
 
+enum { BLOCK_DEPTH = 640 }; /* most products of a block, unless one channel alone has more */
+
 enum { WIDTH = 16 }; /* channels that a batchnorm takes at a time, or half of them */
 
 /* How a channel's quotients are made, see quotients() of batchnorm_planes.h */
@@ -66,9 +68,9 @@ typedef struct {
     /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
      * last of the pixels; width_of_strip(). */
     void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
-    /* panel: room for those weights of `rows` filters; output: of filter 0 and pixel 0 */
+    /* output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
-                     float *panel, float *output);
+                     float *output);
     /* one filter of one channel; scratch: depthwise_scratch() floats, zeros before the first image of a shape */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
     /* n more values of each channel go into their sums, in order */
