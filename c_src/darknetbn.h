@@ -64,12 +64,14 @@ typedef struct layer layer;
 typedef struct tree tree;
 typedef struct workspace workspace;
 
+#include "losses.h"
+
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
     const float *const *sources; /* outputs of the layers that from= and layers= name, in that order */
     size_t batch;
     int train;            /* batch statistics, rolling arrays move */
-    int cache;            /* keep x (and in training x_norm) for a backward */
+    int cache;            /* keep x for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
     workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
@@ -77,6 +79,7 @@ typedef struct {
     float *delta;                /* of the layer before, (batch, inputs), or NULL: nobody wants it */
     float *const *source_deltas; /* of the sources, each or NULL */
     const float *truth;          /* of layers with a loss, (batch, truths) */
+    size_t seen;                 /* images that the network was trained with, these included */
 } network_state;
 
 /* How an update moves the parameters of one layer. */
@@ -115,15 +118,24 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     int sqrt, classfix;
     yolo_point yolo_point;
     tree *softmax_tree; /* owned */
+    loss_options loss;  /* truths 0: none */
+    int *map;           /* (n_map), or NULL */
+    size_t n_map;
+    float *class_weights; /* (classes), or NULL */
+    cost cost_kind;
+    int masks_input;
 
     /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
     float *mean, *variance, *mean_delta, *variance_delta, *weight_updates, *scale_updates, *bias_updates;
+    float *rand; /* dropout: (batch, inputs) numbers from 0 to 1; one below `probability` drops its value */
+    float probability;
     float *activation_input; /* (batch, outputs) before an activation whose derivative is not one of the output */
     float learning_rate_scale;
     int has_cost;                              /* it has a loss */
     float cost;                                /* of the last forward with truth, over its batch */
-    size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
+    loss_statistics statistics;                /* of that */
+    size_t x_batch, x_norm_batch, delta_batch; /* images that each is of, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */
@@ -178,8 +190,8 @@ status prepare_delta(layer *l, size_t batch, delta_start start);
  * are added to, and into state->delta. */
 status backward_layer(layer *l, const network_state *state);
 status update_layer(layer *l, const update_options *options);
-/* l reads and changes the parameters of another layer of the same sizes instead of its own. */
-void share_parameters(layer *l, const layer *other);
+/* l reads and changes the parameters and gradients of another layer of the same sizes instead of its own. */
+status share_parameters(layer *l, layer *other);
 /* A layer of the same kind, rules and parameters without working arrays and state; share: its parameters are the other's arrays. */
 status clone_layer(layer **l, const layer *other, int share);
 
@@ -190,7 +202,10 @@ status check_batchnorm_layer(const layer *l, size_t n, const network_state *stat
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
 /* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
+/* delta and input_delta: the caller's, of the layer's output and input; the layer's own delta stays as it is. */
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
+/* Makes l->x_norm, which is else NULL: of the last training forward that kept x, until the next. STATUS_STATE where there is none. */
+status make_x_norm(layer *l);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
 status reset_batchnorm_layer(layer *l, int statistics, int parameters);
 
@@ -213,20 +228,29 @@ typedef struct {
     int average;         /* the mean of what is within the image */
 } maxpool_options;
 
-status make_maxpool_layer(layer **l, const maxpool_options *o);
+status make_maxpool_layer(layer **l, const maxpool_options *o, const layer_rule *rule);
 status make_avgpool_layer(layer **l, size_t c, size_t h, size_t w);
-status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale);
+status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale,
+                           const layer_rule *rule);
 /* true_order: out[k][j][i] reads the block that a space-to-depth reads; else Darknet's first, which models were trained with. */
-status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order);
+status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order,
+                        const layer_rule *rule);
 /* (c, h, w) and extra zeros, a vector without width and height */
-status make_reorg_extra_layer(layer **l, size_t c, size_t h, size_t w, size_t extra);
+status make_reorg_extra_layer(layer **l, size_t c, size_t h, size_t w, size_t extra, const layer_rule *rule);
 status make_softmax_layer(layer **l, size_t c, size_t h, size_t w, size_t groups, float temperature, const layer_rule *rule);
 
 status make_activation_layer(layer **l, size_t c, size_t h, size_t w, activation a, const layer_rule *rule);
+/* The logistic, whose delta is that of what goes into it: with a truth (batch, outputs), truth - output for the cross entropy. */
+status make_logistic_layer(layer **l, size_t c, size_t h, size_t w, const layer_rule *rule);
+/* What runs in training for a layer that passes its input on: it changes its input in place, so that all who read it see that. */
+status make_dropout_layer(layer **l, size_t c, size_t h, size_t w, float probability, const layer_rule *rule);
+/* Room for l->rand, which the caller fills before each forward. */
+status prepare_dropout(layer *l, size_t batch);
 /* x / sqrt(sum of squares) over the channels of each pixel */
-status make_l2norm_layer(layer **l, size_t c, size_t h, size_t w);
+status make_l2norm_layer(layer **l, size_t c, size_t h, size_t w, const layer_rule *rule);
 /* x * (kappa + alpha * sum of squares over size channels)^-beta */
-status make_normalization_layer(layer **l, size_t c, size_t h, size_t w, size_t size, float alpha, float beta, float kappa);
+status make_normalization_layer(layer **l, size_t c, size_t h, size_t w, size_t size, float alpha, float beta, float kappa,
+                                const layer_rule *rule);
 /* 2x - 1 of the middle of the image, or (adjust 0) the middle itself */
 status make_crop_layer(layer **l, size_t c, size_t h, size_t w, size_t crop_h, size_t crop_w, int adjust);
 /* weights (atoms of each filter), whatever the input is */
@@ -301,8 +325,9 @@ typedef struct {
     const batchnorm_rule *rule;
     const float *scales, *biases;
     const float *input;                  /* forward: x; backward: delta of the output */
-    float *output;                       /* may be the input; backward: delta of x */
-    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those */
+    float *output;                       /* may be the input, in infer NULL; backward: delta of x */
+    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those, x_norm NULL
+                                            where it is the quotient of x, mean and variance */
     float *mean, *variance;              /* train: overwritten, with the variance that normalises */
     float *kept;                         /* train: overwritten with the variance that the rolling array takes up */
     float *scale_updates, *bias_updates; /* backward adds to them; biases: or NULL */

@@ -56,11 +56,14 @@ void free_tree(tree *t);
 status ensure_output(layer *l, size_t batch);
 /* The blur of an antialiased layer whose output without it is (c, h, w), room for that, and what the blur makes of it. */
 status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y);
-float *make_sharp(const layer *blur, size_t batch);
+/* The caller releases it; where a backward follows, the blur keeps it as its x. */
+float *make_sharp(layer *blur, const network_state *state);
 status blur_output(layer *blur, const float *sharp, const network_state *state, float *output);
 /* What a convolution of signs makes before its batchnorm or bias; s is of the whole image, scratch and threads of convolve. */
 status convolve_signs(const layer *l, const network_state *state, convolution_shape s, float *output, float *scratch,
                       size_t threads);
+/* A batchnorm's x, mean or variance become others: what was made of them is no more its x_norm. */
+void drop_x_norm(layer *batchnorm);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 
@@ -75,6 +78,14 @@ void activation_delta(layer *l, extent e);
 status ensure_gradients(layer *batchnorm);
 /* What an in-place batchnorm does to the delta of its host's output. */
 status normalize_delta(layer *batchnorm, float *delta, const network_state *state);
+/* state->delta += delta, (batch, inputs) */
+void add_delta(const layer *l, const network_state *state, const float *delta);
+/* What is written into `into`, (batch, inputs), goes into state->delta as the rule of copied deltas says. */
+typedef status (*write_delta)(const layer *l, const network_state *state, float *into);
+status copy_delta(const layer *l, const network_state *state, write_delta write);
+/* The delta of what went into l's blur, an array that the caller releases; blur->x becomes what the activation's derivative is taken
+ * from. */
+status delta_before_blur(const layer *l, const network_state *state, float **sharp);
 /* *updates is an array of as many floats as the parameters, zeros at first. */
 status ensure_updates(float **updates, const float *parameters);
 /* updates -= decay * batch * parameters; parameters += rate / batch * updates; updates *= momentum */
@@ -83,6 +94,24 @@ convolution_shape shape_of_group(const layer *l);
 status backward_convolutional_layer(layer *l, const network_state *state);
 /* weights, and the batchnorm or biases behind them */
 status update_weights(layer *l, const update_options *o);
+
+/* ---- losses.c ---------------------------------------------------------------------------------------------------------------- */
+
+typedef enum {
+    LOSS_OF_YOLO,
+    LOSS_OF_GAUSSIAN_YOLO,
+    LOSS_OF_PLANAR_REGION,
+    LOSS_OF_FLAT_REGION,
+    LOSS_OF_DETECTION,
+    LOSS_OF_ISEG
+} head_kind;
+
+/* Whether the layer is to compare its output with a truth in this forward. */
+int has_truth(const layer *l, const network_state *state);
+/* Of a head whose output is there: its deltas, cost and statistics; without a truth nothing. */
+status head_loss(layer *l, const network_state *state, head_kind kind);
+/* The layer's delta is added to that of the layer before. */
+status backward_loss(layer *l, const network_state *state);
 
 /* ---- recurrent_layer.c, recurrent_backward.c -------------------------------------------------------------------------------- */
 
@@ -112,7 +141,7 @@ status backward_inner(layer *inner, const float *delta, const float *input, cons
 /* Room for what the steps leave; what one left of the state (slot 0: before the first) and of an inner layer; back into that. */
 status make_kept(layer *l, const moment *m);
 void keep_state(layer *l, const moment *m);
-void keep_inner(layer *inner, const moment *m);
+status keep_inner(layer *inner, const moment *m);
 const float *kept_state(const layer *l, const moment *m, size_t slot);
 const float *kept_cell(const layer *l, const moment *m, size_t slot);
 const float *kept_output(const layer *inner, const moment *m);

@@ -75,6 +75,41 @@ typedef enum {
  * pixel. Where layers branch, an overwritten gradient is lost. */
 typedef enum { INPUT_DELTA_ADDED, INPUT_DELTA_OVERWRITTEN, INPUT_DELTA_OVERWRITTEN_BY_1X1 } input_delta;
 
+/* What layers that copy a delta do to the one that they copy it into: [activation], [reorg], [normalization], a reversed [upsample],
+ * and [sam] for the layer that it multiplies. Where layers branch, an overwritten gradient is lost. */
+typedef enum { COPIED_DELTA_ADDED, COPIED_DELTA_OVERWRITTEN } copied_delta;
+
+/* Whether layers whose backward is not the derivative of their forward in the forks have it so. Simplified, [l2norm] hands its delta
+ * on as it is, [normalization] leaves the neighbours out, [local_avgpool] divides by the whole window also at the border, weights of
+ * a shortcut are taken as if they were not normalised, the blur of antialiasing is not gone back through (the delta of the blurred
+ * image lies over the first values of the sharp one, whose activations it multiplies), and the layer before a [dropout] takes its
+ * derivative from the output that the dropout has scaled. */
+typedef enum { LAYER_GRADIENT_SIMPLIFIED, LAYER_GRADIENT_EXACT } layer_gradient;
+/* What losses compute otherwise. Where two boxes fall on one anchor of a cell, the delta of the later replaces the other's or is added;
+ * the first class's delta or the own class's tells that the cell has a class already, which then gets no deltas of 0; a cell is
+ * spared the delta of no object where its box overlaps one, or where besides one of its classes is over a quarter; a number that is
+ * none stays, or an objectness becomes 0 and a class's delta is left out; sums of a batch run through it, or each image has its own,
+ * which are added in order; and the delta of a smooth cost beyond 1 points away from the truth or to it. */
+typedef enum { BOX_DELTAS_REPLACED, BOX_DELTAS_ADDED } box_deltas;
+typedef enum { CLASS_MARK_FIRST, CLASS_MARK_OWN } class_mark;
+typedef enum { SPARED_OVERLAPPING, SPARED_OVERLAPPING_AND_SURE } spared;
+typedef enum { NON_NUMBERS_KEPT, NON_NUMBERS_REPLACED } non_numbers;
+typedef enum { SCORE_SUMS_BATCH, SCORE_SUMS_IMAGE } score_sums;
+typedef enum { SMOOTH_SIGN_AWAY, SMOOTH_SIGN_TOWARDS } smooth_sign;
+
+typedef struct {
+    precision functions; /* log, sqrt and atan */
+    box_deltas box_deltas;
+    class_mark class_mark;
+    spared spared;
+    non_numbers non_numbers;
+    score_sums score_sums;
+    smooth_sign smooth_sign;
+    double aspect_guard;      /* added to what divides the difference of two boxes' shapes */
+    double normal_guard;      /* added to the density that [Gaussian_yolo] divides by, as a float */
+    double probability_guard; /* added to the probability of a focal loss, as a float */
+} loss_rule;
+
 /* Backward through time. What a time step takes for the batchnorms and activations inside: its own statistics and inputs, or those
  * that the last step left; what an [rnn]'s output layer is taken to have read; whose delta goes to the input layer and along the
  * shortcut; the state and cell before the first step; those that the next batch starts with; a constrained cell before or after. */
@@ -101,9 +136,13 @@ typedef struct {
 
 typedef struct {
     arithmetic_rule arithmetic;
+    loss_rule losses;
     recurrent_rule recurrent;
     direct_1x1 direct_1x1;
     input_delta input_delta;
+    copied_delta copied_delta;
+    layer_gradient gradient;
+    int shared_statistics; /* layers with the same kernel have one array of batch statistics: backward takes the last layer's */
     shortcut_sums shortcut_sums;
     iou iou;
     unbox unbox;

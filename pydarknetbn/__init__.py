@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .linting import Finding, Fork, forks, lint
     from .loading import load, load_names
     from .network import Network
+    from .training import Loss
 
 __all__ = [
     "BatchNorm",
@@ -63,6 +64,7 @@ __all__ = [
     "Golden",
     "ImageError",
     "Layer",
+    "Loss",
     "MissingExtraError",
     "Network",
     "NumericsError",
@@ -110,6 +112,7 @@ _MODULES = {
     "Fork": "linting",
     "Golden": "golden",
     "Layer": "layers",
+    "Loss": "training",
     "Network": "network",
     "Profile": "dialect",
     "Report": "checking",

@@ -60,8 +60,7 @@ class Network:
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
-        self._letter_box, self.folded = built.letter_box, folded
-        self.time_steps = built.time_steps
+        self._letter_box, self.folded, self.time_steps = built.letter_box, folded, built.time_steps
         self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -146,25 +145,26 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout or crop layer in training.
+            UnsupportedError: a crop or dropout of blocks in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self.turn():
-            x = self._checked(x)
+            x = self.checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
-            self.runner.run(done, keep_all=keep == "all")
-            return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
+            done = self.runner.run(done, keep_all=keep == "all")
+            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward = methods.backward
+    backward, loss, generator = methods.backward, methods.loss, methods.generator
 
     @property
     def kept(self) -> tuple[Layer, ...]:
         """The layers whose outputs `forward` gives: the heads, without any the last."""
         return self.heads or self.layers[-1:]
 
-    def _checked(self, x: object) -> Array:
+    def checked(self, x: object) -> Array:
+        """A batch that a forward takes, or an error."""
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
@@ -218,7 +218,7 @@ class Network:
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self.turn():
-            self.runner.run(Pass(self._checked(x), train=False, time_steps=1), keep_all=False)
+            self.runner.run(Pass(self.checked(x), train=False, time_steps=1), keep_all=False)
             return decode()
 
     @property

@@ -15,7 +15,7 @@
 
 #include "batchnorm_planes.h"
 
-const variant avx512_variant = {"avx512", ROWS,    STRIP,      pack,      multiply, depthwise,
+const variant avx512_variant = {"avx512", ROWS,    STRIP,      pack,      multiply, depthwise,       LANES,
                                 sum,      squares, delta_sums, normalize, carry,    activation_loops};
 #else
 #include "variants.h"

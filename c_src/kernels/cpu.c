@@ -14,8 +14,8 @@ static int runs_here(const variant *v) {
     /* what __builtin_cpu_supports() finds, the system keeps across its threads too (xgetbv) */
     if (v == &avx512_variant)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl");
-    if (v == &avx2_variant) return __builtin_cpu_supports("avx2") != 0;
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+    if (v == &avx2_variant) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return 1;
 }

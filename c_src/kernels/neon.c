@@ -11,7 +11,7 @@
 
 #include "batchnorm_planes.h"
 
-const variant neon_variant = {"neon", ROWS,    STRIP,      pack,      multiply, depthwise,
+const variant neon_variant = {"neon", ROWS,    STRIP,      pack,      multiply, depthwise,       LANES,
                               sum,    squares, delta_sums, normalize, carry,    activation_loops};
 #else
 #include "variants.h"

@@ -9,5 +9,5 @@
 
 #include "batchnorm_planes.h"
 
-const variant portable_variant = {"portable", ROWS,    STRIP,      pack,      multiply, depthwise,
+const variant portable_variant = {"portable", ROWS,    STRIP,      pack,      multiply, depthwise,       LANES,
                                   sum,        squares, delta_sums, normalize, carry,    activation_loops};

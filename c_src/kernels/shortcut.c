@@ -3,17 +3,18 @@
 #include "elementary.h"
 #include "kernels.h"
 
+static const float FIRST_ADDEND = 0.0001F; /* of the sum that normalises weights */
+
 static float positive(float w) {
     return w > 0 ? w : 0;
 }
 
-/* Weight i (0 is the input's) of output o, normalised over the n + 1 weights that share that output. */
-static float weight(const shortcut_sum *s, size_t i, size_t o) {
+float shortcut_weight(const shortcut_sum *s, size_t i, size_t o) {
     size_t group = o / s->weights_step, layer_step = s->outputs / s->weights_step;
     const float *w = s->weights + group;
     if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
     const elementary *m = chosen_elementary();
-    float sum = 0.0001F, max = -FLT_MAX;
+    float sum = FIRST_ADDEND, max = -FLT_MAX;
     if (s->normalization == NORMALIZATION_SOFTMAX)
         for (size_t k = 0; k <= s->n; ++k)
             if (max < w[k * layer_step]) max = w[k * layer_step];
@@ -21,6 +22,33 @@ static float weight(const shortcut_sum *s, size_t i, size_t o) {
         sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : m->expf(w[k * layer_step] - max);
     float own = w[i * layer_step];
     return (s->normalization == NORMALIZATION_RELU ? positive(own) : m->expf(own - max)) / sum;
+}
+
+/* With S = FIRST_ADDEND + the sum of f(w), of which w_i is normalised to f(w_i) / S: gradient_j = f'(w_j) / S * (g_j - sum over i of
+ * f(w_i) / S * g_i). A softmax takes its largest weight from each before exp, so this one moves FIRST_ADDEND against the sum, too. */
+void normalized_weight_gradients(const shortcut_sum *s, const float *weight_gradients, float *updates) {
+    size_t groups = s->outputs / s->weights_step;
+    int relu = s->normalization == NORMALIZATION_RELU;
+    const elementary *m = chosen_elementary();
+    for (size_t g = 0; g < groups; ++g) {
+        double sum = (double)FIRST_ADDEND, common = 0;
+        float largest = -FLT_MAX;
+        size_t leader = 0;
+        for (size_t i = 0; i <= s->n; ++i)
+            if (s->weights[i * groups + g] > largest) largest = s->weights[groups * (leader = i) + g];
+        for (size_t i = 0; i <= s->n; ++i) {
+            float w = s->weights[i * groups + g], value = relu ? positive(w) : m->expf(w - largest);
+            sum += (double)value;
+            common += (double)value * weight_gradients[i * groups + g];
+        }
+        for (size_t i = 0; i <= s->n; ++i) {
+            float w = s->weights[i * groups + g];
+            double slope = relu ? w > 0 : (double)m->expf(w - largest);
+            double gradient = slope / sum * (weight_gradients[i * groups + g] - common / sum);
+            if (!relu && i == leader) gradient -= (double)FIRST_ADDEND * common / (sum * sum);
+            updates[i * groups + g] += (float)gradient;
+        }
+    }
 }
 
 void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output) {
@@ -31,7 +59,7 @@ void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_su
         size_t common = floats < s->outputs ? floats : s->outputs;
         for (size_t o = 0; o < common;) {
             size_t stop = s->weights ? o + s->weights_step - o % s->weights_step : common;
-            float w = s->weights ? weight(s, i, o) : 1;
+            float w = s->weights ? shortcut_weight(s, i, o) : 1;
             if (stop > common) stop = common;
             for (size_t b = 0; b < batch; ++b) {
                 const float *x = from + b * floats;

@@ -6,11 +6,14 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
+from .backward_faults import BACKWARD_FAULTS
 from .conventions import COMMON_EPSILONS, CONVENTIONS, whose_epsilon
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
-from .faults import FAULTS, Fault
+from .faults import FAULTS as _FAULTS
+from .faults import Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
+from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
 from .rules import (
     EVIDENCE,
@@ -20,6 +23,7 @@ from .rules import (
     EpsilonRule,
     Host,
     LayerRule,
+    LossRule,
     Profile,
     RecurrentRule,
     TrainingRule,
@@ -46,6 +50,7 @@ __all__ = [
     "Fault",
     "Host",
     "LayerRule",
+    "LossRule",
     "Parser",
     "Profile",
     "RecurrentRule",
@@ -56,3 +61,5 @@ __all__ = [
     "profiles",
     "whose_epsilon",
 ]
+
+FAULTS = (*_FAULTS, *BACKWARD_FAULTS, *LOSS_FAULTS)

@@ -10,8 +10,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
+from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
 from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .training import ALEXEYAB_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
 
@@ -80,9 +82,13 @@ _PJREDDIE_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    losses=PJREDDIE_LOSSES,
     recurrent=PJREDDIE_RECURRENT,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
+    copied_delta="overwritten",
+    gradient="simplified",
+    shared_statistics=True,
     shortcut_sums="by image",
     iou="plain",
     unbox="divide ratio",
@@ -105,9 +111,13 @@ _ALEXEYAB_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    losses=ALEXEYAB_LOSSES,
     recurrent=ALEXEYAB_RECURRENT,
     direct_1x1="stride x 1",
     input_delta="overwritten",
+    copied_delta="overwritten",
+    gradient="simplified",
+    shared_statistics=True,
     shortcut_sums="by source input",
     iou="zero guard",
     unbox="multiply inverse",
@@ -128,26 +138,19 @@ _HANK_AI_LAYERS = replace(
         box="float",
         diou="float",
     ),
+    losses=HANK_AI_LOSSES,
     scan="anchors outer",
 )
 
-_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, recurrent=TEXTBOOK_RECURRENT, input_delta="added")
-
-_PJREDDIE_TRAINING = TrainingRule(
-    trained=None,
-    cleared="cleared",
-    scaled=frozenset("connected convolutional deconvolutional local".split()),
-    stops_before=False,
-    passes_over=False,
+_TEXTBOOK_LAYERS = replace(
+    _ALEXEYAB_LAYERS,
+    recurrent=TEXTBOOK_RECURRENT,
+    input_delta="added",
+    copied_delta="added",
+    gradient="exact",
+    shared_statistics=False,
+    shortcut_sums="by image",
 )
-_ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn history maxpool shortcut".split()),
-    cleared="multiplied",
-    scaled=frozenset("convolutional implicit shortcut".split()),
-    stops_before=True,
-    passes_over=True,
-)
-_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, scaled=None, stops_before=True, passes_over=True)
 
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
@@ -175,7 +178,7 @@ _PROFILES = (
             }
         ),
         layers=_PJREDDIE_LAYERS,
-        training=_PJREDDIE_TRAINING,
+        training=PJREDDIE_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:154",
@@ -193,9 +196,12 @@ _PROFILES = (
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
                 "input_delta": "src/convolutional_layer.c:524-528",
+                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample}_layer.c",
+                "gradient": "src/l2norm_layer.c, src/normalization_layer.c backward_*, src/dropout_layer.c forward_dropout_layer",
                 "leaky": "src/activations.h:42",
                 "piecewise": "src/activations.h:21-58",
                 "iou": "src/box.c box_iou",
+                "losses": "src/yolo_layer.c:84-244, src/blas.c:238-274",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "crnn_sides": "src/parser.c:217 passes w, h where src/crnn_layer.c:26 takes h, w",
             }
@@ -206,7 +212,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:292",
@@ -221,12 +227,17 @@ _PROFILES = (
                 "recurrent": "backward_ in src/rnn_layer.c, crnn_layer.c, gru_layer.c, lstm_layer.c, conv_lstm_layer.c",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
+                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample,sam}_layer.c",
+                "gradient": "src/maxpool_layer.c backward_*, src/blas.c:145, src/normalization_layer.c",
+                "shared_statistics": "src/convolutional_layer.c:622-630",
+                "shared_updates": "src/network.c:295 update_network",
                 "mish_gradient": "src/activations.c gradient_array_mish",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
                 "piecewise": "src/activations.h:48-97",
                 "shortcut_sums": "src/shortcut_layer.c forward_shortcut_layer",
                 "iou": "src/box.c box_iou",
+                "losses": "src/yolo_layer.c:161-646, src/box.c:226-450, src/blas.c:387-423",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "region": "src/region_layer.c forward_region_layer",
             }
@@ -237,7 +248,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src-lib/blas.cpp:442",
@@ -249,6 +260,7 @@ _PROFILES = (
                 "softmax": "src-lib/blas.cpp:641",
                 "box": "src-lib/yolo_layer.cpp:38",
                 "diou": "src-lib/box.cpp:145",
+                "losses": "src-lib/yolo_layer.cpp:74-710, src-lib/box.cpp:465-680",
                 "scan": "src-lib/yolo_layer.cpp:1249",
             }
         ),
@@ -258,7 +270,7 @@ _PROFILES = (
         evidence="source",
         batchnorm=_HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
     ),
     Profile(
@@ -266,12 +278,12 @@ _PROFILES = (
         evidence="own",
         batchnorm=_one_rule(_TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
-        training=_TEXTBOOK_TRAINING,
+        training=TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 

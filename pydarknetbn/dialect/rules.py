@@ -15,6 +15,7 @@ __all__ = [
     "Evidence",
     "Host",
     "LayerRule",
+    "LossRule",
     "Profile",
     "RecurrentRule",
     "TrainingRule",
@@ -87,6 +88,22 @@ class ArithmeticRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossRule:
+    """How losses compute; the fields of `loss_rule` in the C header, which explains them."""
+
+    functions: Precision
+    box_deltas: Literal["replaced", "added"]
+    class_mark: Literal["first", "own"]
+    spared: Literal["overlapping", "overlapping and sure"]
+    non_numbers: Literal["kept", "replaced"]
+    score_sums: Literal["batch", "image"]
+    smooth_sign: Literal["away", "towards"]
+    aspect_guard: float
+    normal_guard: float
+    probability_guard: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentRule:
     """What differs between forks in backward through time; the fields of `recurrent_rule` in the C header, which explains them."""
 
@@ -108,9 +125,13 @@ class LayerRule:
     """What differs between forks in the layers around batchnorm; the fields of `layer_rule` in the C header."""
 
     arithmetic: ArithmeticRule
+    losses: LossRule
     recurrent: RecurrentRule
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
+    copied_delta: Literal["added", "overwritten"]
+    gradient: Literal["simplified", "exact"]
+    shared_statistics: bool
     shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]
@@ -130,6 +151,7 @@ class TrainingRule:
         scaled: types whose learning_rate= counts; None: all.
         stops_before: layers before one with stopbackward=1 are not updated either.
         passes_over: backward leaves layers with onlyforward=1 out.
+        shared_updates: a kernel that several layers share moves once for each of them; else once.
     """
 
     trained: frozenset[str] | None
@@ -137,6 +159,7 @@ class TrainingRule:
     scaled: frozenset[str] | None
     stops_before: bool
     passes_over: bool
+    shared_updates: bool
 
     def trains(self, layer_type: str) -> bool:
         """Whether layers of that type are updated."""
@@ -183,7 +206,11 @@ class Dialect:
         inner_order: of a [gru], [lstm] or [conv_lstm], the layers inside in file order.
         rnn_has_hidden: an [rnn] reads hidden=; else it has as many hidden values as outputs.
         crnn_padding: of a [crnn] without padding=.
-        dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        dropout_probability, yolo_max_boxes, yolo_iou_normalizer: defaults of cfg keys that differ.
+        truth_row: floats of a box in the truth of a [yolo]; those of a [region] are as many, or, where that is not 4 + 1, more.
+        region_boxes: how many a [region] reads, whatever max= says; None: max=, else as many as a [yolo].
+        region_class_last: a box's class stands behind its coords= and not behind the first four.
+        cost_types: those of a [cost] that its program knows; any other is sse there.
         plain_shortcut_weights: its program takes weights of a [shortcut] without a normalization, and does not end there.
         normalization_alpha: default of the alpha of a [normalization].
         profile: the profile that computes by default.
@@ -207,6 +234,11 @@ class Dialect:
     crnn_padding: int
     dropout_probability: float
     yolo_max_boxes: int
+    yolo_iou_normalizer: float
+    truth_row: int
+    region_boxes: int | None
+    region_class_last: bool
+    cost_types: frozenset[str]
     plain_shortcut_weights: bool
     normalization_alpha: float
     profile: str

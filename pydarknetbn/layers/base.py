@@ -11,7 +11,7 @@ from .._native import Array, CData
 from ..dialect import ACTIVATIONS, Dialect, Profile
 from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
-from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions
+from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions, Truth
 
 __all__ = [
     "BATCHNORM_ARRAYS",
@@ -22,6 +22,7 @@ __all__ = [
     "Layer",
     "Shape",
     "TrainOptions",
+    "Truth",
     "activation_of",
     "layer_rule",
     "made",
@@ -96,6 +97,9 @@ class Layer:
         states: what it keeps from one forward to the next, and its shape for one sequence.
         train: what its section says about training.
         trainer: for [dropout] and [cost], which pass their input on, what runs instead in training.
+        mask: of a [dropout]: (batch, c, h, w), not 0 where training forwards keep a value; it counts until it is set to None,
+            when each forward draws its own again.
+        truth: what its loss compares with; None: it has none that is computed.
     """
 
     type: str
@@ -119,6 +123,8 @@ class Layer:
     states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     train: TrainOptions = ORDINARY_TRAINING
     trainer: CData | None = None
+    mask: Array | None = None
+    truth: Truth | None = None
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"
@@ -183,7 +189,10 @@ class Layer:
         if name == "output":
             return self._output()
         owner, of_channels = self.owner(name), name in _OF_CHANNELS
-        pointer, batch = getattr(owner, name), 0 if of_channels else getattr(owner, f"{name}_batch")
+        batch = 0 if of_channels else getattr(owner, f"{name}_batch")
+        if name == "x_norm" and batch:
+            _native.check(_native.lib.make_x_norm(owner), f"layer {self.index} [{self.type}]")
+        pointer = getattr(owner, name)
         if pointer == _native.ffi.NULL or not (of_channels or batch):
             raise self._missing(name)
         return _native.view(pointer, (self.out_shape.c,) if of_channels else (batch, *self.out_shape))

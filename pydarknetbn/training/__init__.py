@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .backpropagation import Pass, backpropagate, clear_gradients, fill_deltas, prepare_delta, update_parameters
+from .losses import LayerLoss, Loss
 
-__all__ = ["Pass", "backpropagate", "clear_gradients", "fill_deltas", "prepare_delta", "update_parameters"]
+__all__ = ["LayerLoss", "Loss", "Pass", "backpropagate", "clear_gradients", "fill_deltas", "prepare_delta", "update_parameters"]

@@ -27,6 +27,7 @@ class Pass:
         time_steps: of the batch.
         cache: batchnorms keep what a backward needs.
         truth: what the losses compared with; None: nothing, and no delta is there yet.
+        seen: images that the network was trained with, the batch's included.
     """
 
     x: Array
@@ -34,6 +35,7 @@ class Pass:
     time_steps: int
     cache: bool = False
     truth: Array | None = None
+    seen: int = 0
 
 
 def prepare_delta(layer: Layer, batch: int, start: Literal["cleared", "kept", "multiplied"]) -> None:
@@ -104,6 +106,8 @@ def backpropagate(
         if layer.train.only_forward and rule.passes_over:
             continue
         for native in _working(layer):
+            if layer.native is None and not native.batch:
+                continue  # what runs in training alone did not run
             if native.backward == ffi.NULL:
                 raise UnsupportedError(f"{name}:{layer.line}: layer {layer.index}: no backward for [{layer.type}]")
             kept = run.point(state, layer)
@@ -168,7 +172,8 @@ def update_parameters(
     options = ffi.new("update_options *", (batch, learning_rate, momentum, decay))
     stopped = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
     for layer in layers[stopped:]:
-        if rule.trains(layer.type) and layer.train.update and layer.native is not None:
+        moved = not (layer.stored or rule.shared_updates)  # with the layer whose kernel it shares
+        if rule.trains(layer.type) and layer.train.update and layer.native is not None and not moved:
             _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
 
 

@@ -46,6 +46,8 @@ static layer_rule a_layer_rule(reader *r) {
     rule.direct_1x1 = byte(r) & 1;
     rule.region = byte(r) & 1;
     rule.scan = byte(r) & 1;
+    rule.input_delta = byte(r) % 3;
+    rule.copied_delta = byte(r) & 1, rule.gradient = byte(r) & 1;
     rule.recurrent.step_statistics = rule.recurrent.rnn_reading = rule.recurrent.rnn_passing = rule.scan;
     rule.recurrent.lstm_before = rule.recurrent.lstm_after = rule.recurrent.conv_lstm_cell = rule.scan;
     rule.recurrent.gru_backward = rule.recurrent.conv_lstm_passes_state = rule.recurrent.history_passes_all = rule.region;
@@ -88,6 +90,7 @@ static convolutional_options a_convolution(reader *r, shape in) {
     o.c = in.c, o.h = in.h, o.w = in.w;
     o.n = number(r), o.groups = number(r), o.size = number(r), o.stride_x = number(r), o.stride_y = number(r);
     o.pad = number(r), o.dilation = number(r), o.batch_normalize = byte(r) & 1, o.activation = byte(r) % 4;
+    o.antialiasing = byte(r) % 3;
     return o;
 }
 
@@ -114,13 +117,13 @@ static status make_sum(layer **l, reader *r, shape in, const shape *sources, siz
     return make_shortcut_layer(l, &o, sources, n, rule);
 }
 
-static status make_pool(layer **l, reader *r, shape in, int average) {
+static status make_pool(layer **l, reader *r, shape in, int average, const layer_rule *rule) {
     maxpool_options o;
     memset(&o, 0, sizeof o);
     o.c = in.c, o.h = in.h, o.w = in.w;
     o.size = number(r), o.stride_x = number(r), o.stride_y = number(r), o.padding = number(r);
     o.out_channels = byte(r) & 1 ? number(r) : 0, o.antialiasing = byte(r) % 3, o.average = average;
-    return make_maxpool_layer(l, &o);
+    return make_maxpool_layer(l, &o, rule);
 }
 
 static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *bn, const layer_rule *rule) {
@@ -135,14 +138,16 @@ static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *b
 
 static status make_small(layer **l, reader *r, shape in, shape source, const layer_rule *rule) {
     size_t a = number(r), b = number(r);
-    switch (byte(r) % 8) {
-        case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a);
+    switch (byte(r) % 10) {
+        case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a, rule);
         case 1: return make_activation_layer(l, in.c, in.h, in.w, (activation)(a % 4), rule);
-        case 2: return make_l2norm_layer(l, in.c, in.h, in.w);
-        case 3: return make_normalization_layer(l, in.c, in.h, in.w, a, real(r), real(r), real(r));
+        case 2: return make_l2norm_layer(l, in.c, in.h, in.w, rule);
+        case 3: return make_normalization_layer(l, in.c, in.h, in.w, a, real(r), real(r), real(r), rule);
         case 4: return make_crop_layer(l, in.c, in.h, in.w, a, b, byte(r) & 1);
         case 5: return make_implicit_layer(l, a, b);
         case 6: return make_scale_channels_layer(l, in, source, a & 1, (activation)(b % 4), rule);
+        case 7: return make_dropout_layer(l, in.c, in.h, in.w, real(r), rule);
+        case 8: return make_logistic_layer(l, in.c, in.h, in.w, rule);
         default: return make_sam_layer(l, in, source, (activation)(b % 4), rule);
     }
 }
@@ -156,10 +161,10 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
         case 0: convolution = a_convolution(r, in); return make_convolutional_layer(l, &convolution, &bn, &rule);
         case 1: return make_connected_layer(l, in.c * in.h * in.w, a, (activation)(b % 4), c & 1, &bn, &rule);
         case 2: return make_batchnorm_layer(l, in.c, in.h, in.w, &bn);
-        case 3: return make_pool(l, r, in, a & 1);
+        case 3: return make_pool(l, r, in, a & 1, &rule);
         case 4: return make_avgpool_layer(l, in.c, in.h, in.w);
-        case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r));
-        case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1);
+        case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r), &rule);
+        case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1, &rule);
         case 7: return make_route_layer(l, sources, n, a, b);
         case 8: return make_sum(l, r, in, sources, n, &rule);
         case 9: return make_softmax_layer(l, in.c, in.h, in.w, a, real(r), &rule);
@@ -172,18 +177,19 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
     }
 }
 
-/* Back through the layer and its step, with deltas that nobody reads. */
-static void train_on(layer *l, const network_state *forward, const shape *sources, size_t n) {
-    float *deltas[8] = {0}, *delta = calloc(forward->batch * l->inputs + 1, sizeof *delta);
-    for (size_t i = 0; i < n; ++i)
-        deltas[i] = calloc(forward->batch * sources[i].c * sources[i].h * sources[i].w + 1, sizeof **deltas);
-    network_state state = *forward;
-    state.delta = delta, state.source_deltas = deltas;
-    update_options o = {forward->batch, 0.1f, 0.9f, 0.1f};
-    if (prepare_delta(l, forward->batch, DELTA_START_CLEARED) == STATUS_OK && backward_layer(l, &state) == STATUS_OK)
-        (void)update_layer(l, &o);
+/* Every other delta is wanted, all of exactly the sizes that backward may write. */
+static void run_backward(layer *l, network_state *state, size_t floats, const shape *sources, size_t n) {
+    float *into = calloc(floats + 1, sizeof *into), *deltas[8] = {0};
+    update_options o = {state->batch, 0.1f, 0.9f, 0.5f};
+    for (size_t i = 0; i < n; i += 2)
+        deltas[i] = calloc(state->batch * sources[i].c * sources[i].h * sources[i].w + 1, sizeof **deltas);
+    state->delta = into, state->source_deltas = deltas;
+    if (prepare_delta(l, state->batch, DELTA_START_CLEARED) == STATUS_OK) {
+        for (size_t i = 0; i < state->batch * l->outputs; ++i) l->delta[i] = (float)(i % 7) - 3;
+        if (backward_layer(l, state) == STATUS_OK) (void)update_layer(l, &o);
+    }
     for (size_t i = 0; i < n; ++i) free(deltas[i]);
-    free(delta);
+    free(into);
 }
 
 static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch, int train) {
@@ -202,9 +208,10 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     state.batch = batch, state.steps = in.w & 1 ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
     state.input = input;
     state.sources = (const float *const *)from;
+    if (l->probability > 0 && prepare_dropout(l, batch) != STATUS_OK) fits = 0;
     if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
+        if (l->backward && train) run_backward(l, &state, floats, sources, n);
         if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
-        if (train && l->n_inner) train_on(l, &state, sources, n);
         if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
     }
     for (size_t i = 0; i < n; ++i) free(from[i]);
