@@ -121,10 +121,10 @@ static void pack_element(const convolution_shape *s, const float *image, size_t 
 
 /* Strips of the columns first..first+count: strip[pixel][column] for the pixels begin..end */
 static void pack_columns(const convolution_shape *s, const float *image, size_t first, size_t count, const convolution_block *b,
-                         size_t width, float *strips) {
+                         size_t strip, float *strips) {
     size_t depth = b->end - b->begin;
-    for (size_t at = 0; at < count; at += width)
-        for (size_t lane = 0; lane < width; ++lane) {
+    for (size_t at = 0; at < count; at += strip)
+        for (size_t lane = 0, width = width_of_strip(strip, count - at); lane < width; ++lane) {
             float *to = strips + at * depth + lane;
             if (at + lane >= count)
                 for (size_t j = 0; j < depth; ++j) to[j * width] = 0;
