@@ -85,6 +85,29 @@ typedef struct {
     float learning_rate, momentum, decay;
 } update_options;
 
+typedef enum {
+    POLICY_CONSTANT,
+    POLICY_STEP,
+    POLICY_STEPS,
+    POLICY_EXP,
+    POLICY_POLY,
+    POLICY_RANDOM,
+    POLICY_SIGMOID,
+    POLICY_SGDR
+} policy;
+
+/* What a learning rate depends on, by Darknet's names. */
+typedef struct {
+    policy policy;
+    float learning_rate, learning_rate_min, power, gamma, scale;
+    size_t burn_in, max_batches, step, cycle, cycle_multiplier, n_steps; /* step, cycle and cycle_multiplier are 1 or more */
+    const long long *steps;                                              /* (n_steps) */
+    const float *scales;                                                 /* (n_steps) */
+} rate_options;
+
+/* random: from 0 to 1, for POLICY_RANDOM */
+float learning_rate(const rate_rule *rule, const rate_options *o, size_t iteration, float random);
+
 struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t c, h, w, out_c, out_h, out_w;
     size_t inputs, outputs; /* floats of one image */

@@ -88,6 +88,13 @@ typedef struct {
     xnor xnor;
 } layer_rule;
 
+typedef struct {
+    precision power;        /* pow of burn_in, poly and random */
+    precision exponential;  /* exp of sigmoid */
+    int unsigned_iteration; /* sigmoid: the distance to a later iteration wraps around, and the rate is 0 */
+    double pi;              /* of sgdr */
+} rate_rule;
+
 /* cdef end */
 
 #endif

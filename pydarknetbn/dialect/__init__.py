@@ -12,7 +12,19 @@ from .faults import FAULTS, Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .profiles import PROFILES, profile_named, profiles
-from .rules import EVIDENCE, ArithmeticRule, BatchNormRule, Dialect, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .rules import (
+    EVIDENCE,
+    ArithmeticRule,
+    BatchNormRule,
+    Dialect,
+    EpsilonRule,
+    Host,
+    LayerRule,
+    Profile,
+    RateRule,
+    TrainingDefaults,
+    TrainingRule,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -37,7 +49,9 @@ __all__ = [
     "LayerRule",
     "Parser",
     "Profile",
+    "RateRule",
     "Statistics",
+    "TrainingDefaults",
     "TrainingRule",
     "dialect_named",
     "profile_named",

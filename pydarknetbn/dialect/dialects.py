@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .rules import Dialect
+from .rules import Dialect, TrainingDefaults
 
 __all__ = ["ACTIVATIONS", "AUTOMATIC", "DIALECTS", "dialect_named"]
 
@@ -52,6 +52,23 @@ _LATER_KEYS = (
     | _keys("net", "letter_box mosaic cutmix mixup optimized_memory ema_alpha")
 )
 
+_FIRST_TRAINING = TrainingDefaults(
+    policies=("constant", "step", "steps", "exp", "poly", "random", "sigmoid"),  # src/parser.c:642
+    learning_rate=0.001,
+    learning_rate_min=0.00001,
+    momentum=0.9,
+    decay=0.0001,
+    power=4.0,
+    adam_epsilon=0.0000001,
+    saved_seen="counted",
+)
+_LATER_TRAINING = replace(
+    _FIRST_TRAINING,
+    policies=(*_FIRST_TRAINING.policies, "sgdr"),  # src/parser.c:1131
+    adam_epsilon=0.000001,
+    saved_seen="iterations",  # src/parser.c:1999
+)
+
 _PJREDDIE = Dialect(
     name="pjreddie",
     sections=_COMMON_SECTIONS | _OLD_SECTIONS | {"deconvolutional", "logistic", "l2norm", "iseg"},
@@ -75,6 +92,7 @@ _PJREDDIE = Dialect(
     yolo_max_boxes=90,
     plain_shortcut_weights=False,
     normalization_alpha=0.0001,
+    training=_FIRST_TRAINING,
     profile="pjreddie-cpu",
 )
 
@@ -103,6 +121,7 @@ _ALEXEYAB = replace(
     crnn_padding=0,
     dropout_probability=0.2,
     yolo_max_boxes=200,
+    training=_LATER_TRAINING,
     plain_shortcut_weights=False,  # src/parser.c:933 looks at the other option
     profile="alexeyab-cpu",
 )

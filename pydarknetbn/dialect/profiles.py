@@ -10,7 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
+from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
 
@@ -130,17 +131,6 @@ _HANK_AI_LAYERS = replace(
 
 _TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
 
-_PJREDDIE_TRAINING = TrainingRule(trained=None, cleared="cleared", scaled=None, stops_before=False, passes_over=False)
-_ALEXEYAB_TRAINING = TrainingRule(
-    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
-    cleared="multiplied",
-    scaled=frozenset("convolutional implicit shortcut".split()),
-    stops_before=True,
-    passes_over=True,
-)
-_TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, stops_before=True, passes_over=True)
-
-
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
     return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
 
@@ -166,7 +156,7 @@ _PROFILES = (
             }
         ),
         layers=_PJREDDIE_LAYERS,
-        training=_PJREDDIE_TRAINING,
+        training=PJREDDIE_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:154",
@@ -177,6 +167,8 @@ _PROFILES = (
                 "normalize_variance": "src/blas.c:110",
                 "bias_gradient": "src/batchnorm_layer.c:163",
                 "trained": "src/network.c forward_network, update_network",
+                "rates": "src/network.c:90",
+                "adam": "src/convolutional_layer.c update_convolutional_layer looks at no adam; its GPU code does",
                 "eval_statistics": "src/batchnorm_layer.c:159",
                 "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
                 "direct_1x1": "src/convolutional_layer.c:468",
@@ -194,7 +186,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=ALEXEYAB_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src/blas.c:292",
@@ -206,6 +198,8 @@ _PROFILES = (
                 "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
                 "trains_standalone": "src/batchnorm_layer.c:223",
                 "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
+                "holds_back": "src/network_kernels.cu:292-294; its CPU code looks at neither option, here both work",
+                "rates": "src/network.c:131",
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
                 "mish_gradient": "src/activations.c gradient_array_mish",
@@ -224,7 +218,7 @@ _PROFILES = (
         evidence="recorded",
         batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
-        training=_ALEXEYAB_TRAINING,
+        training=HANK_AI_TRAINING,
         sources=MappingProxyType(
             {
                 "forward": "src-lib/blas.cpp:442",
@@ -237,6 +231,7 @@ _PROFILES = (
                 "box": "src-lib/yolo_layer.cpp:38",
                 "diou": "src-lib/box.cpp:145",
                 "scan": "src-lib/yolo_layer.cpp:1249",
+                "rates": "src-lib/darknet_network.cpp:133: pow and exp of floats are powf and expf in C++",
             }
         ),
     ),
@@ -245,7 +240,7 @@ _PROFILES = (
         evidence="source",
         batchnorm=_HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
-        training=_ALEXEYAB_TRAINING,
+        training=HANK_AI_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
     ),
     Profile(
@@ -253,12 +248,12 @@ _PROFILES = (
         evidence="own",
         batchnorm=_one_rule(_TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
-        training=_TEXTBOOK_TRAINING,
+        training=TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
+_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 

@@ -16,6 +16,8 @@ __all__ = [
     "Host",
     "LayerRule",
     "Profile",
+    "RateRule",
+    "TrainingDefaults",
     "TrainingRule",
 ]
 
@@ -102,6 +104,16 @@ class LayerRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateRule:
+    """How a learning rate is computed; the fields of `rate_rule` in the C header, which explains them."""
+
+    power: Precision
+    exponential: Precision
+    unsigned_iteration: bool
+    pi: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRule:
     """What a fork's program does to layers in training beyond what each of them computes.
 
@@ -111,6 +123,10 @@ class TrainingRule:
         scaled: types whose learning_rate= counts; None: all.
         stops_before: layers before one with stopbackward=1 are not updated either.
         passes_over: backward leaves layers with onlyforward=1 out.
+        holds_back: dont_update= and train_only_bn= count.
+        overwriting: types of layers, beside convolutions, that overwrite the delta of the layer before instead of adding to it.
+        adam: adam=1 of [net] is done; else it is ignored.
+        rates: learning rates.
     """
 
     trained: frozenset[str] | None
@@ -118,6 +134,10 @@ class TrainingRule:
     scaled: frozenset[str] | None
     stops_before: bool
     passes_over: bool
+    holds_back: bool
+    overwriting: frozenset[str]
+    adam: bool
+    rates: RateRule
 
     def trains(self, layer_type: str) -> bool:
         """Whether layers of that type are updated."""
@@ -145,6 +165,26 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDefaults:
+    """What a fork's program takes where [net] does not tell, and how it counts.
+
+    Args:
+        policies: names of the learning-rate policies that it knows; any other is taken for the first.
+        learning_rate, learning_rate_min, momentum, decay, power, adam_epsilon: defaults.
+        saved_seen: the counter that it writes is the one that grows with each minibatch, or the iterations times the batch.
+    """
+
+    policies: tuple[str, ...]
+    learning_rate: float
+    learning_rate_min: float
+    momentum: float
+    decay: float
+    power: float
+    adam_epsilon: float
+    saved_seen: Literal["counted", "iterations"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """What a fork's bytes and text mean, and its program's defaults.
 
@@ -167,6 +207,7 @@ class Dialect:
         dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
         plain_shortcut_weights: its program takes weights of a [shortcut] without a normalization, and does not end there.
         normalization_alpha: default of the alpha of a [normalization].
+        training: defaults of [net] for training.
         profile: the profile that computes by default.
     """
 
@@ -190,4 +231,5 @@ class Dialect:
     yolo_max_boxes: int
     plain_shortcut_weights: bool
     normalization_alpha: float
+    training: TrainingDefaults
     profile: str
