@@ -192,6 +192,8 @@ status forward_layer(layer *l, const network_state *state);
 typedef enum { DELTA_START_KEPT, DELTA_START_CLEARED, DELTA_START_MULTIPLIED } delta_start; /* multiplied by 0: a NaN stays */
 /* A delta for the next backward on so many images; what is not there yet starts as zeros. */
 status prepare_delta(layer *l, size_t batch, delta_start start);
+/* A gradient for each parameter, of zeros where there is none yet; backward makes those that it needs by itself. */
+status prepare_gradients(layer *l);
 /* Gradients of the last forward, whose state it is given again: l->delta, which is changed on the way, goes into the *_updates, which
  * are added to, and into state->delta. */
 status backward_layer(layer *l, const network_state *state);

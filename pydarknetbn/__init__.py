@@ -10,6 +10,7 @@ from ._native import flush_denormals, num_threads, set_num_threads
 from .cpu import CpuInfo, cpu_info
 from .errors import (
     CfgError,
+    CheckpointError,
     DarknetError,
     DarknetWarning,
     DeviceError,
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
     from .linting import Finding, Fork, forks, lint
     from .loading import load, load_names
     from .network import Network
+    from .training import History, TrainSettings
 
 __all__ = [
     "BatchNorm",
     "Cfg",
     "CfgError",
+    "CheckpointError",
     "Comparison",
     "CpuInfo",
     "DarknetError",
@@ -61,6 +64,7 @@ __all__ = [
     "FoldReport",
     "Fork",
     "Golden",
+    "History",
     "ImageError",
     "Layer",
     "MissingExtraError",
@@ -71,6 +75,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "SyncError",
+    "TrainSettings",
     "UnsupportedError",
     "WeightsError",
     "check",
@@ -109,10 +114,12 @@ _MODULES = {
     "FoldReport": "folding",
     "Fork": "linting",
     "Golden": "golden",
+    "History": "training",
     "Layer": "layers",
     "Network": "network",
     "Profile": "dialect",
     "Report": "checking",
+    "TrainSettings": "training",
     "check": "checking",
     "compare": "doctor.comparing",
     "diff": "differing",

@@ -84,7 +84,7 @@ def load(
     variances = tuple(warnings_of(built.layers, source.name)) if source else ()
     _raise_if_strict(variances, strict, WeightsError)
     origin = Origin(decision.cfg, source.name if source else "", used, _why(decision, profile), built.warnings + variances)
-    return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
+    return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names, seed=seed or 0)
 
 
 def load_structure(cfg: CfgSource, *, dialect: str = "auto", profile: str | None = None) -> Network:

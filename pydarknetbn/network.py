@@ -21,8 +21,8 @@ from .errors import StateError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .running import Runner
-from .training import Pass, methods
-from .weights import Header, counter_bytes, write_file, write_weights
+from .training import Pass, Progress, TrainSettings, methods
+from .weights import Header, header_of, write_file, write_weights
 
 if TYPE_CHECKING:
     from .boxes import Detections
@@ -43,6 +43,7 @@ class Network:
         folded: batchnorms were folded into the layers before them, see `fold`.
         arithmetic: the profile's record.
         runner: of its layers, and the memory that they share.
+        progress: how far its training is.
         time_steps: of a batch that recurrent layers get: its rows are all sequences of one step, then of the next. What [net]
             says; may be set, to 1 for one step at a time.
     """
@@ -57,11 +58,13 @@ class Network:
         origin: Origin,
         names: tuple[str, ...] = (),
         folded: bool = False,
+        seed: int = 0,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
-        self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
+        self._in_shape, self.dialect_record, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
+        self.progress = Progress()
         self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -86,7 +89,7 @@ class Network:
     @property
     def dialect(self) -> str:
         """Name of the dialect that the files were read in."""
-        return self._dialect.name
+        return self.dialect_record.name
 
     @property
     def profile(self) -> str:
@@ -102,11 +105,6 @@ class Network:
     def warnings(self) -> tuple[str, ...]:
         """Sentences: what was read in one of several ways."""
         return self.origin.warnings
-
-    @property
-    def seen(self) -> int:
-        """Images that the weights were trained with."""
-        return self.header.seen
 
     @property
     def heads(self) -> tuple[Layer, ...]:
@@ -152,19 +150,24 @@ class Network:
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self.turn():
-            x = self._checked(x)
+            x = self.checked_input(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
             self.runner.run(done, keep_all=keep == "all")
             return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward = methods.backward
+    backward, train_step, fit, freeze = methods.backward, methods.train_step, methods.fit, methods.freeze
+    seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
+    settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
+    learning_rate: float = property(methods.learning_rate)  # type: ignore[assignment]
+    training_faults: tuple[str, ...] = property(methods.what_is_trained_wrongly)  # type: ignore[assignment]
 
     @property
     def kept(self) -> tuple[Layer, ...]:
         """The layers whose outputs `forward` gives: the heads, without any the last."""
         return self.heads or self.layers[-1:]
 
-    def _checked(self, x: object) -> Array:
+    def checked_input(self, x: object) -> Array:
+        """The batch, of the shape that `forward` takes."""
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
@@ -218,13 +221,13 @@ class Network:
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self.turn():
-            self.runner.run(Pass(self._checked(x), train=False, time_steps=1), keep_all=False)
+            self.runner.run(Pass(self.checked_input(x), train=False, time_steps=1), keep_all=False)
             return decode()
 
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
         """How the dialect's detector fits a picture into this network's input."""
-        return "letterbox" if self._letter_box else self._dialect.resize
+        return "letterbox" if self._letter_box else self.dialect_record.resize
 
     # --- writing ----------------------------------------------------------------------------------------------------------------
 
@@ -247,8 +250,8 @@ class Network:
         """
         with self.turn():
             if isinstance(target, str | os.PathLike):
-                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self._dialect)
-            written = self.header_for(header)
+                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
+            written = header_of(header, self.dialect_record) if header else self.header
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
             else:
@@ -259,13 +262,6 @@ class Network:
         stream = io.BytesIO()
         self.save(stream)
         return stream.getvalue()
-
-    def header_for(self, header: tuple[int, int, int, int] | None) -> Header:
-        """The header of these numbers, its counter as large as the dialect's program has it; None: the one that was read."""
-        if header is None:
-            return self.header
-        major, minor, revision, seen = header
-        return Header(major, minor, revision, seen, counter_bytes(major, minor, self._dialect))
 
     # --- copies and end -----------------------------------------------------------------------------------------------------------
 
@@ -284,7 +280,7 @@ class Network:
             layers = clone_layers(self.layers, share=share)
             built = Built(layers, self._in_shape, self._letter_box, self.warnings, self.time_steps)
         given: dict[str, Any] = {"header": self.header, "origin": self.origin, "names": self.names, "folded": self.folded}
-        return Network(built, dialect=self._dialect, profile=self.arithmetic, **given)
+        return Network(built, dialect=self.dialect_record, profile=self.arithmetic, **given)
 
     def close(self) -> None:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
-from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
 
@@ -130,6 +130,7 @@ _HANK_AI_LAYERS = replace(
 )
 
 _TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, input_delta="added")
+
 
 def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
     return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})

@@ -14,7 +14,16 @@ from ..dialect import TrainingRule
 from ..errors import ShapeError, UnsupportedError
 from ..layers import Layer
 
-__all__ = ["Pass", "backpropagate", "clear_gradients", "fill_deltas", "prepare_delta", "update_parameters"]
+__all__ = [
+    "Pass",
+    "backpropagate",
+    "clear_gradients",
+    "fill_deltas",
+    "natives_of",
+    "prepare_delta",
+    "update_parameters",
+    "updated_layers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +47,12 @@ class Pass:
 
 def prepare_delta(layer: Layer, batch: int, start: Literal["cleared", "kept", "multiplied"]) -> None:
     """The layer's delta becomes that of so many images."""
-    for native in _working(layer):
+    for native in natives_of(layer):
         _native.check(lib.prepare_delta(native, batch, _native.enum("delta_start", start)))
 
 
-def _working(layer: Layer) -> Iterator[CData]:
+def natives_of(layer: Layer) -> Iterator[CData]:
+    """What of the core works for the layer in training: one layer or none."""
     native = layer.trainer if layer.native is None else layer.native
     if native is not None:
         yield native
@@ -103,7 +113,7 @@ def backpropagate(
             break
         if layer.train.only_forward and rule.passes_over:
             continue
-        for native in _working(layer):
+        for native in natives_of(layer):
             if native.backward == ffi.NULL:
                 raise UnsupportedError(f"{name}:{layer.line}: layer {layer.index}: no backward for [{layer.type}]")
             kept = run.point(state, layer)
@@ -152,24 +162,43 @@ class _Run:
 # --- steps ----------------------------------------------------------------------------------------------------------------------
 
 
-def update_parameters(
-    layers: Sequence[Layer], rule: TrainingRule, *, batch: int, learning_rate: float, momentum: float, decay: float
-) -> None:
-    """Moves the parameters by their gradients, and multiplies these by the momentum.
+def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int) -> list[Layer]:
+    """Those that the program updates in an iteration, and that have something to update.
+
+    Behind a train_only_bn=1, as in front of it up to the input, only rolling arrays move; with dont_update=N a layer moves after
+    iteration N. Gradients come together in either, as in the forks.
 
     Args:
         layers: of a network.
-        rule: whose program it is; what it never updates stays.
+        rule: whose program it is.
+        iteration: counted after the step's images.
+    """
+    last_stop = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
+    still = max((layer.index for layer in layers if layer.train.only_statistics), default=-1) if rule.holds_back else -1
+    return [
+        layer
+        for layer in layers[max(last_stop, still + 1) :]
+        if rule.trains(layer.type)
+        and not (rule.holds_back and iteration <= layer.train.dont_update)
+        and layer.native is not None
+        and layer.native.update != ffi.NULL
+        and not layer.native.freeze_parameters
+    ]
+
+
+def update_parameters(layers: Sequence[Layer], *, batch: int, learning_rate: float, momentum: float, decay: float) -> None:
+    """Moves the parameters by their gradients, and multiplies these by the momentum.
+
+    Args:
+        layers: to update.
         batch: images whose gradients came together.
         learning_rate: of the step.
         momentum: what stays of the gradients.
         decay: of weights; it is no part of the momentum's sum in name only: the forks add it to the gradients.
     """
     options = ffi.new("update_options *", (batch, learning_rate, momentum, decay))
-    stopped = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
-    for layer in layers[stopped:]:
-        if rule.trains(layer.type) and layer.train.update and layer.native is not None:
-            _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
+    for layer in layers:
+        _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
 
 
 def clear_gradients(layers: Sequence[Layer]) -> None:

@@ -82,7 +82,7 @@ def read_settings(net: Section, dialect: Dialect) -> TrainSettings:
         raise net.error(f"{net.name} has policy=poly, whose learning rate ends with max_batches=, and no max_batches=", "policy")
     cycle = net.integer("sgdr_cycle", max_batches, minimum=1) if policy == "sgdr" else 1
     if policy == "sgdr" and not cycle:
-        raise net.error(f"{net.name} has policy=sgdr, and neither sgdr_cycle= nor max_batches=, of which one is its length", "policy")
+        raise net.error(f"{net.name} has policy=sgdr, and no sgdr_cycle= or max_batches= for its length", "policy")
     return TrainSettings(
         batch=minibatch * subdivisions * max(1, net.integer("time_steps", 1)),
         subdivisions=subdivisions,
@@ -135,6 +135,6 @@ def _steps(net: Section, policy: str, warnings: list[str]) -> tuple[tuple[int, .
     if len(scales) < len(steps):
         raise net.error(f"{net.name} has {len(steps)} steps= and {len(scales)} scales=; give a scale for each step", "scales")
     if len(scales) > len(steps):
-        message = f"{net.name} has {len(scales)} scales= and {len(steps)} steps=; the last {len(scales) - len(steps)} have no effect"
+        message = f"{net.name} has {len(scales)} scales= and {len(steps)} steps=; those left over have no effect"
         warnings.append(str(net.error(message, "scales")))
     return steps, scales[: len(steps)]

@@ -1,0 +1,135 @@
+"""What a profile's program trains wrongly for a network: layers that never move, gradients that are lost or come from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from .._native import ffi
+from ..dialect import Profile
+from ..layers import Layer
+from .settings import TrainSettings
+
+__all__ = ["training_faults"]
+
+
+def training_faults(layers: Sequence[Layer], profile: Profile, settings: TrainSettings) -> tuple[str, ...]:
+    """Sentences, each on one fault and the layers that it strikes; () where the network trains as its formulas say.
+
+    Args:
+        layers: of a network.
+        profile: whose program it is.
+        settings: of the training.
+    """
+    found = (
+        _untrained(layers, profile),
+        _without_beta(layers, profile),
+        _accumulating(layers, profile),
+        _lost_branches(layers, profile),
+        _other_pixels(layers, profile),
+        _other_epsilon(layers, profile),
+        _unscaled(layers, profile),
+        _without_adam(profile, settings),
+    )
+    return tuple(f"{profile.name}: {sentence}" for sentences in found for sentence in sentences)
+
+
+def _named(layers: Iterable[Layer]) -> str:
+    """Such as "layers 2 and 4 [connected], 7 [local]"."""
+    by_type: dict[str, list[str]] = {}
+    for layer in layers:
+        by_type.setdefault(layer.type, []).append(str(layer.index))
+    parts = [f"{_listed(numbers)} [{kind}]" for kind, numbers in by_type.items()]
+    plural = "s" if sum(map(len, by_type.values())) > 1 else ""
+    return f"layer{plural} {', '.join(parts)}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def _untrained(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    alone = [layer for layer in layers if layer.type == "batchnorm" and not profile.rule("batchnorm").trains_standalone]
+    others = [layer for layer in layers if layer.params and not profile.training.trains(layer.type)]
+    if still := sorted({*alone, *others}, key=lambda layer: layer.index):
+        yield (
+            f"{_named(still)} are never updated: their parameters stay as they start"
+            if len(still) > 1
+            else (f"{_named(still)} is never updated: its parameters stay as they start")
+        )
+
+
+def _without_beta(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    hosts = {layer.type: profile.rule(layer.type) for layer in layers if layer.type in profile.batchnorm}  # type: ignore[arg-type]
+    still = [
+        layer
+        for layer in layers
+        if layer.type in hosts
+        and not hosts[layer.type].bias_gradient
+        and profile.training.trains(layer.type)
+        and (layer.type == "batchnorm" or (layer.native is not None and layer.native.batchnorm != ffi.NULL))
+    ]
+    if still:
+        yield f"β (biases) of the batchnorm of {_named(still)} gets no gradient and never moves"
+
+
+def _accumulating(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    kept = [layer for layer in layers[:-1] if not profile.training.trains(layer.type) and layer.native is not None]
+    if kept:
+        yield f"the delta of {_named(kept)} is never cleared: what earlier minibatches left is added to each gradient"
+
+
+def _lost_branches(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    lost = [layer for layer in layers[1:] if _overwrites(layer, profile) and _read_later(layers, layer)]
+    if lost:
+        overwrite = "overwrites" if len(lost) == 1 else "overwrite"
+        yield f"{_named(lost)} {overwrite} the delta before it, and what came back there from a later route or shortcut is lost"
+
+
+def _overwrites(layer: Layer, profile: Profile) -> bool:
+    if layer.type == "convolutional":
+        assert layer.native is not None
+        rule = profile.layers.input_delta
+        return rule == "overwritten" or (rule == "overwritten by 1x1" and layer.native.size == 1)
+    return layer.type in profile.training.overwriting
+
+
+def _read_later(layers: Sequence[Layer], layer: Layer) -> bool:
+    """Whether a layer behind this one, whose backward came earlier, reads the layer before this one too."""
+    before = layers[layer.index - 1].maker
+    return any(layers[source].maker is before for later in layers[layer.index + 1 :] for source in later.sources)
+
+
+def _other_pixels(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    if profile.layers.direct_1x1 != "any stride":
+        return
+    strided = [
+        layer
+        for layer in layers
+        if layer.type == "convolutional" and layer.native is not None and layer.native.size == 1 and layer.native.stride_x > 1
+    ]
+    if strided:
+        yield f"{_named(strided)}, of size 1 with a stride, reads other pixels than the stride says, and trains with those"
+
+
+def _other_epsilon(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    for host, rule in profile.batchnorm.items():
+        normalized = [
+            layer
+            for layer in layers
+            if layer.type == host and (host == "batchnorm" or (layer.native is not None and layer.native.batchnorm != ffi.NULL))
+        ]
+        if normalized and rule.forward != rule.direct_term:
+            exact = f"forward divides by {rule.forward}, backward by {rule.direct_term}"
+            yield f"the backward of the batchnorm of {_named(normalized)} is not the derivative of its forward: {exact}"
+
+
+def _unscaled(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    scaled = profile.training.scaled
+    deaf = [layer for layer in layers if layer.train.learning_rate != 1 and scaled is not None and layer.type not in scaled]
+    if deaf:
+        yield f"learning_rate= of {_named(deaf)} has no effect"
+
+
+def _without_adam(profile: Profile, settings: TrainSettings) -> Iterator[str]:
+    if settings.adam and not profile.training.adam:
+        yield "adam=1 has no effect: the program trains with momentum on the CPU, and has Adam on a GPU only"
