@@ -142,6 +142,8 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
     float *mean, *variance, *mean_delta, *variance_delta, *weight_updates, *scale_updates, *bias_updates;
+    float *rand; /* dropout: (batch, inputs) numbers from 0 to 1; one below `probability` drops its value */
+    float probability;
     float *activation_input; /* (batch, outputs) before an activation whose derivative is not one of the output */
     float learning_rate_scale;
     int has_cost;                              /* it has a loss */
@@ -198,8 +200,8 @@ status prepare_gradients(layer *l);
  * are added to, and into state->delta. */
 status backward_layer(layer *l, const network_state *state);
 status update_layer(layer *l, const update_options *options);
-/* l reads and changes the parameters of another layer of the same sizes instead of its own. */
-void share_parameters(layer *l, const layer *other);
+/* l reads and changes the parameters and gradients of another layer of the same sizes instead of its own. */
+status share_parameters(layer *l, layer *other);
 /* A layer of the same kind, rules and parameters without working arrays and state; share: its parameters are the other's arrays. */
 status clone_layer(layer **l, const layer *other, int share);
 
@@ -233,20 +235,29 @@ typedef struct {
     int average;         /* the mean of what is within the image */
 } maxpool_options;
 
-status make_maxpool_layer(layer **l, const maxpool_options *o);
+status make_maxpool_layer(layer **l, const maxpool_options *o, const layer_rule *rule);
 status make_avgpool_layer(layer **l, size_t c, size_t h, size_t w);
-status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale);
+status make_upsample_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, float scale,
+                           const layer_rule *rule);
 /* true_order: out[k][j][i] reads the block that a space-to-depth reads; else Darknet's first, which models were trained with. */
-status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order);
+status make_reorg_layer(layer **l, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order,
+                        const layer_rule *rule);
 /* (c, h, w) and extra zeros, a vector without width and height */
-status make_reorg_extra_layer(layer **l, size_t c, size_t h, size_t w, size_t extra);
+status make_reorg_extra_layer(layer **l, size_t c, size_t h, size_t w, size_t extra, const layer_rule *rule);
 status make_softmax_layer(layer **l, size_t c, size_t h, size_t w, size_t groups, float temperature, const layer_rule *rule);
 
 status make_activation_layer(layer **l, size_t c, size_t h, size_t w, activation a, const layer_rule *rule);
+/* The logistic, whose delta is that of what goes into it: with a truth (batch, outputs), truth - output for the cross entropy. */
+status make_logistic_layer(layer **l, size_t c, size_t h, size_t w, const layer_rule *rule);
+/* What runs in training for a layer that passes its input on: it changes its input in place, so that all who read it see that. */
+status make_dropout_layer(layer **l, size_t c, size_t h, size_t w, float probability, const layer_rule *rule);
+/* Room for l->rand, which the caller fills before each forward. */
+status prepare_dropout(layer *l, size_t batch);
 /* x / sqrt(sum of squares) over the channels of each pixel */
-status make_l2norm_layer(layer **l, size_t c, size_t h, size_t w);
+status make_l2norm_layer(layer **l, size_t c, size_t h, size_t w, const layer_rule *rule);
 /* x * (kappa + alpha * sum of squares over size channels)^-beta */
-status make_normalization_layer(layer **l, size_t c, size_t h, size_t w, size_t size, float alpha, float beta, float kappa);
+status make_normalization_layer(layer **l, size_t c, size_t h, size_t w, size_t size, float alpha, float beta, float kappa,
+                                const layer_rule *rule);
 /* 2x - 1 of the middle of the image, or (adjust 0) the middle itself */
 status make_crop_layer(layer **l, size_t c, size_t h, size_t w, size_t crop_h, size_t crop_w, int adjust);
 /* weights (atoms of each filter), whatever the input is */

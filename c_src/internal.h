@@ -56,7 +56,8 @@ void free_tree(tree *t);
 status ensure_output(layer *l, size_t batch);
 /* The blur of an antialiased layer whose output without it is (c, h, w), room for that, and what the blur makes of it. */
 status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y);
-float *make_sharp(const layer *blur, size_t batch);
+/* The caller releases it; where a backward follows, the blur keeps it as its x. */
+float *make_sharp(layer *blur, const network_state *state);
 status blur_output(layer *blur, const float *sharp, const network_state *state, float *output);
 /* What a convolution of signs makes before its batchnorm or bias; s is of the whole image, scratch and threads of convolve. */
 status convolve_signs(const layer *l, const network_state *state, convolution_shape s, float *output, float *scratch,
@@ -75,6 +76,14 @@ void activation_delta(layer *l, extent e);
 status ensure_gradients(layer *batchnorm);
 /* What an in-place batchnorm does to the delta of its host's output. */
 status normalize_delta(layer *batchnorm, float *delta, const network_state *state);
+/* state->delta += delta, (batch, inputs) */
+void add_delta(const layer *l, const network_state *state, const float *delta);
+/* What is written into `into`, (batch, inputs), goes into state->delta as the rule of copied deltas says. */
+typedef status (*write_delta)(const layer *l, const network_state *state, float *into);
+status copy_delta(const layer *l, const network_state *state, write_delta write);
+/* The delta of what went into l's blur, an array that the caller releases; blur->x becomes what the activation's derivative is taken
+ * from. */
+status delta_before_blur(const layer *l, const network_state *state, float **sharp);
 /* *updates is an array of as many floats as the parameters, zeros at first. */
 status ensure_updates(float **updates, const float *parameters);
 /* updates -= decay * batch * parameters; parameters += rate / batch * updates; updates *= momentum */

@@ -75,10 +75,24 @@ typedef enum {
  * pixel. Where layers branch, an overwritten gradient is lost. */
 typedef enum { INPUT_DELTA_ADDED, INPUT_DELTA_OVERWRITTEN, INPUT_DELTA_OVERWRITTEN_BY_1X1 } input_delta;
 
+/* What layers that copy a delta do to the one that they copy it into: [activation], [reorg], [normalization], a reversed [upsample],
+ * and [sam] for the layer that it multiplies. Where layers branch, an overwritten gradient is lost. */
+typedef enum { COPIED_DELTA_ADDED, COPIED_DELTA_OVERWRITTEN } copied_delta;
+
+/* Whether layers whose backward is not the derivative of their forward in the forks have it so. Simplified, [l2norm] hands its delta
+ * on as it is, [normalization] leaves the neighbours out, [local_avgpool] divides by the whole window also at the border, weights of
+ * a shortcut are taken as if they were not normalised, the blur of antialiasing is not gone back through (the delta of the blurred
+ * image lies over the first values of the sharp one, whose activations it multiplies), and the layer before a [dropout] takes its
+ * derivative from the output that the dropout has scaled. */
+typedef enum { LAYER_GRADIENT_SIMPLIFIED, LAYER_GRADIENT_EXACT } layer_gradient;
+
 typedef struct {
     arithmetic_rule arithmetic;
     direct_1x1 direct_1x1;
     input_delta input_delta;
+    copied_delta copied_delta;
+    layer_gradient gradient;
+    int shared_statistics; /* layers with the same kernel have one array of batch statistics: backward takes the last layer's */
     shortcut_sums shortcut_sums;
     iou iou;
     unbox unbox;

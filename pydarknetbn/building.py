@@ -170,9 +170,9 @@ def clone_layers(layers: Sequence[Layer], *, share: bool) -> tuple[Layer, ...]:
             continue
         native = _native.clone(layer.native, share=share)
         made.append(replace(layer, native=native, origin=origin, inner=_inner_of(layer, native)))
-        if not layer.stored and not share:
+        if not layer.stored:  # a shared kernel, whose gradients are shared, too
             first = next(other for other in layers if other.weights_at == layer.weights_at)
-            _native.lib.share_parameters(native, made[first.index].native)
+            _native.check(_native.lib.share_parameters(native, made[first.index].native))
     return tuple(made)
 
 

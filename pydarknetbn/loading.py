@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from ._native import array_limit, available_memory
 from .building import Built, Origin, build_layers, initialize
@@ -54,7 +54,7 @@ def load(
         dialect: what the bytes mean; "auto" decides, and `Network.why` says how.
         profile: how floats are computed; None takes the dialect's own.
         upto: the file holds the layers below this number; the others keep their initial values.
-        seed: of the initial values, 0 where None.
+        seed: of the initial values and of the numbers that training draws, 0 where None.
         seen_bytes: 4 or 8, the size of the header's counter, for files whose version lies about it.
         strict: raise what would be a warning; with dialect "hank-ai" so whatever ends that fork's program, such as an option that
             it does not read.
@@ -84,7 +84,8 @@ def load(
     variances = tuple(warnings_of(built.layers, source.name)) if source else ()
     _raise_if_strict(variances, strict, WeightsError)
     origin = Origin(decision.cfg, source.name if source else "", used, _why(decision, profile), built.warnings + variances)
-    return Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names, seed=seed or 0)
+    given: dict[str, Any] = {"header": header, "origin": origin, "names": names, "seed": seed or 0}
+    return Network(built, dialect=decision.dialect, profile=chosen, **given)
 
 
 def load_structure(cfg: CfgSource, *, dialect: str = "auto", profile: str | None = None) -> Network:

@@ -65,7 +65,8 @@ class Network:
         self._letter_box, self.folded = built.letter_box, folded
         self.time_steps = built.time_steps
         self.progress = Progress()
-        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
+        generator = np.random.default_rng([seed, 1])  # other numbers than those of the initial weights
+        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded, generator=generator)
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -144,7 +145,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a dropout, crop or recurrent layer in training.
+            UnsupportedError: a crop, dropblock or recurrent layer in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -152,10 +153,11 @@ class Network:
         with self.turn():
             x = self.checked_input(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
-            self.runner.run(done, keep_all=keep == "all")
-            return [np.array(x if layer.passes_input else layer.output) for layer in self.kept]
+            done = self.runner.run(done, keep_all=keep == "all")
+            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
     backward, train_step, fit, freeze = methods.backward, methods.train_step, methods.fit, methods.freeze
+    generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
     learning_rate: float = property(methods.learning_rate)  # type: ignore[assignment]

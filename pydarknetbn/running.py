@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from . import _native
 from ._native import CData, ffi, lib
 from .errors import StateError, UnsupportedError
 from .layers import Layer
+from .layers.dropout import draw_mask
 from .training.backpropagation import Pass, prepare_delta
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
 
 Starts = Callable[[Layer], Literal["cleared", "kept", "multiplied"]]
-
-_RANDOM = ("crop", "dropout")  # in training they draw random numbers
 
 
 class Plan(NamedTuple):
@@ -85,33 +87,51 @@ class Runner:
         kept: the layers whose outputs outlive every forward.
         name: how messages call the network.
         folded: it has no batchnorm to train.
+        generator: of the numbers that training forwards draw.
     """
 
-    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        kept: Sequence[Layer],
+        name: str,
+        *,
+        folded: bool = False,
+        generator: np.random.Generator | None = None,
+    ) -> None:
         self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
+        self.generator = generator or np.random.default_rng(0)
         self._plan: Plan | None = None  # made by the first forward that needs it
         self.workspace = _workspace(0)
         self.done: Pass | None = None
 
-    def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> None:
+    def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> Pass:
         """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
 
         Args:
             done: the batch, and what for.
             keep_all: or else outputs go as soon as no later layer needs them; not in training.
             starts: how a layer's delta starts, for losses to fill.
+
+        Returns:
+            The pass, whose x is a copy where a first layer changes it in place.
         """
         if done.time_steps < 1:
             raise ValueError(f"expected time_steps to be 1 or more, got {done.time_steps}")
         self.done = None
         if done.train:
             self._check_training()
+            if any(layer.type == "dropout" and layer.passes_input for layer in self._layers):
+                done = replace(done, x=done.x.copy())
+        for layer in self._layers:
+            if layer.trainer is not None:
+                layer.trainer.batch = 0  # not run yet
         if keep_all or done.train or done.cache:
             if self._plan:
                 self._plan, self.workspace = None, _workspace(0)
             self._run(done, None, starts)
             self.done = done if done.cache else None
-            return
+            return done
         if not self._plan:
             self._plan = plan_outputs(self._layers, self._kept)
             self.workspace = _workspace(len(self._plan.floats))
@@ -120,11 +140,13 @@ class Runner:
             self._run(done, self._plan, None)
         finally:
             self._drop(self._plan.place)
+        return done
 
     def _check_training(self) -> None:
         if self._folded:
             raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
-        untrained = [layer.type for layer in self._layers if layer.type in _RANDOM or layer.states]
+        untrained = [layer.type for layer in self._layers if layer.type == "crop" or layer.states]
+        untrained += ["dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
         if untrained:
             raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
 
@@ -144,6 +166,8 @@ class Runner:
                 prepare_delta(layer, state.batch, starts(layer))
             native = layer.trainer if layer.native is None and done.train else layer.native
             if native is not None:
+                if layer.type == "dropout":
+                    draw_mask(layer, state.batch, self.generator)
                 sources = ffi.new("float *[]", [outputs[index] for index in layer.sources])
                 state.input, state.sources = current, sources
                 where = f"{self._name}:{layer.line}: layer {layer.index} [{layer.type}]"

@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core import CoreLayer, assert_same_bits
+from core import CoreLayer, assert_same_bits, layer_rule
 from pydarknetbn import ShapeError, _native
 from pydarknetbn._native import Array, ffi
+from pydarknetbn.dialect import PROFILES
 
 LOWEST = np.finfo(np.float32).min
 
@@ -40,7 +41,7 @@ def test_maxpool_is_its_definition(sides: tuple[int, int], size: int, stride: tu
     options.c, (options.h, options.w), options.size, options.padding = 2, sides, size, padding
     options.stride_y, options.stride_x = stride
     try:
-        layer = CoreLayer(_native.make("maxpool", options))
+        layer = CoreLayer(_native.make("maxpool", options, layer_rule(PROFILES["textbook"].layers)))
     except ShapeError:
         assume(False)
     rng = np.random.default_rng(seed)

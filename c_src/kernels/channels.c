@@ -16,7 +16,7 @@ void l2normalize_cpu(float *x, extent e) {
 }
 
 typedef struct {
-    const float *input;
+    const float *input, *values;
     extent e;
     const normalization_window *window;
     float *norms, *output;
@@ -34,7 +34,7 @@ static void normalize_images(void *context, size_t begin, size_t end, size_t thr
     float *norms = j->norms + thread * spatial, alpha = j->window->alpha;
     double power = (double)-j->window->beta;
     for (size_t b = begin; b < end; ++b) {
-        const float *x = j->input + b * c * spatial;
+        const float *x = j->input + b * c * spatial, *values = j->values + b * c * spatial;
         float *out = j->output + b * c * spatial;
         for (size_t i = 0; i < spatial; ++i) norms[i] = j->window->kappa;
         for (size_t k = 0; k < size / 2 && k < c; ++k) add_squares(norms, x + k * spatial, spatial, alpha);
@@ -42,14 +42,15 @@ static void normalize_images(void *context, size_t begin, size_t end, size_t thr
             size_t before = (size - 1) / 2 + 1;
             if (k && k >= before) add_squares(norms, x + (k - before) * spatial, spatial, -alpha);
             if (k && k + size / 2 < c) add_squares(norms, x + (k + size / 2) * spatial, spatial, alpha);
-            for (size_t i = 0; i < spatial; ++i) out[k * spatial + i] = (float)pow((double)norms[i], power) * x[k * spatial + i];
+            for (size_t i = 0; i < spatial; ++i)
+                out[k * spatial + i] = (float)pow((double)norms[i], power) * values[k * spatial + i];
         }
     }
 }
 
-void normalize_channels_cpu(const float *input, extent e, const normalization_window *window, size_t threads, float *norms,
-                            float *output) {
-    normalization_job j = {input, e, window, norms, output};
+void normalize_channels_cpu(const float *input, const float *values, extent e, const normalization_window *window, size_t threads,
+                            float *norms, float *output) {
+    normalization_job j = {input, values, e, window, norms, output};
     parallel_for_on(threads, e.batch, e.c * e.spatial * 64, normalize_images, &j);
 }
 

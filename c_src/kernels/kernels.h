@@ -85,10 +85,22 @@ void avgpool_cpu(const float *input, extent e, float *output);
 /* (c, h, w) to (c, h*stride, w*stride), each value repeated and multiplied by scale; the reverse sums scale * value into output */
 void upsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
 void downsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
+/* output += the reverse, value after value */
+void add_downsampled_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output);
 /* Darknet's reorg of (c, h, w): scatter moves into the image that is stride times as large, gather out of it. */
 void reorg_cpu(const float *input, size_t batch, size_t c, size_t h, size_t w, size_t stride, int scatter, float *output);
 /* (layers, size) to (size, layers), or back */
 void flatten_cpu(const float *input, size_t batch, size_t size, size_t layers, int forward, float *output);
+
+/* ---- planes_gradients.c: each adds to `into`, output after output -------------------------------------------------------------- */
+
+/* The delta of a window goes to its largest value, the first of equal ones; that of a window without any, to none. */
+void maxpool_gradients(const float *input, const float *delta, size_t batch, const maxpool_shape *s, float *into);
+void maxpool_depth_gradients(const float *input, const float *delta, extent e, size_t out_c, float *into);
+/* delta / the window's values within the image (exact), or all of them */
+void local_avgpool_gradients(const float *delta, size_t batch, const maxpool_shape *s, int exact, float *into);
+/* into[b][c][s] += delta[b][c] / spatial */
+void avgpool_gradients(const float *delta, extent e, float *into);
 
 /* ---- shortcut.c ------------------------------------------------------------------------------------------------------------- */
 
@@ -100,10 +112,21 @@ typedef struct {
     normalization normalization;
 } shortcut_sum;
 
+/* Weight i (0 is the input's) of output o, normalised over the n + 1 weights that share that output. */
+float shortcut_weight(const shortcut_sum *s, size_t i, size_t o);
 /* out[i] = w0*in[i] + w1*source1[i] + ..., each sum rounded; a source with fewer floats adds to the first of them */
 void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output);
 /* out = alpha*out + beta*source on the common channels, with a stride where the sizes differ */
 void shortcut_cpu(const float *source, shape from, size_t batch, shape to, float alpha, float beta, float *output);
+
+/* ---- shortcut_gradients.c ---------------------------------------------------------------------------------------------------- */
+
+/* input_delta and deltas, each of them or NULL, += delta * their weight, the input's first, then the sources' in turn;
+ * weight_gradients[i] += delta * value, image after image, as if the weights were not normalised */
+void shortcut_multilayer_gradients(const float *input, const float *delta, size_t batch, const shortcut_sum *s, float *input_delta,
+                                   float *const *deltas, float *weight_gradients);
+/* updates += gradients of the weights, from those of the normalised ones */
+void normalized_weight_gradients(const shortcut_sum *s, const float *weight_gradients, float *updates);
 
 /* ---- recurrent.c ------------------------------------------------------------------------------------------------------------ */
 
@@ -126,10 +149,24 @@ typedef struct {
     float alpha, beta, kappa;
 } normalization_window;
 
-/* output = input * norms^-beta with norms[0] = kappa + alpha * (squares of channels below size/2), and each later one the one before
+/* output = values * norms^-beta with norms[0] = kappa + alpha * (squares of channels below size/2), and each later one the one before
  * less what leaves and plus what enters the window; norms (parallel parts, spatial) are scratch for `threads` images */
-void normalize_channels_cpu(const float *input, extent e, const normalization_window *window, size_t threads, float *norms,
-                            float *output);
+void normalize_channels_cpu(const float *input, const float *values, extent e, const normalization_window *window, size_t threads,
+                            float *norms, float *output);
+
+/* ---- channels_gradients.c ---------------------------------------------------------------------------------------------------- */
+
+/* delta of x, from that of x / norm; added to into */
+void l2normalize_gradients(const float *x, const float *delta, extent e, float *into);
+/* The derivative of normalize_channels_cpu, written into into; scratch: (2 * c) floats for each of the threads. */
+void normalize_channels_gradients(const float *input, const float *delta, extent e, const normalization_window *window,
+                                  size_t threads, float *scratch, float *into);
+/* scales_delta += delta * x, summed in the order of x; x_delta = or (added) += scales * delta. Each may be NULL. */
+void scale_channels_gradients(const float *x, const float *scales, const float *delta, extent e, int wh, int added,
+                              float *scales_delta, float *x_delta);
+
+/* ---- channels.c ------------------------------------------------------------------------------------------------------------- */
+
 /* out[b][k][s] = scales[b][k] * x[b][k][s], or with wh scales[b][s] * x[b][k][s] */
 void scale_channels_cpu(const float *x, const float *scales, extent e, int wh, float *output);
 
@@ -150,5 +187,16 @@ typedef struct {
 void local_cpu(const float *input, size_t batch, const local_shape *s, const float *weights, const float *biases, float *output);
 /* out[b][f] = sum over the kernel's elements of (sum over k of weights[k][f][element] * in[b][k]), each laid where it falls */
 void deconvolve(const float *input, size_t batch, const local_shape *s, const float *weights, float *output);
+
+/* ---- local_gradients.c ------------------------------------------------------------------------------------------------------- */
+
+/* updates[j][f][k] += 0 + delta[b][f][j] * column[b][k][j], image after image */
+void local_weight_gradients(const float *input, const float *delta, size_t batch, const local_shape *s, float *updates);
+/* columns[k][j] = 0 + sum over f of weights[j][f][k] * delta[f][j], each added to the pixel it came from, k from 0 */
+void local_input_gradients(const float *weights, const float *delta, size_t batch, const local_shape *s, float *into);
+/* updates[c][k] += sum over pixels j of input[c][j] * column[k][j], the columns of delta: image after image */
+void deconvolution_weight_gradients(const float *input, const float *delta, size_t batch, const local_shape *s, float *updates);
+/* into[c][j] += weights[c][k] * column[k][j], one by one, k from 0 */
+void deconvolution_input_gradients(const float *weights, const float *delta, size_t batch, const local_shape *s, float *into);
 
 #endif

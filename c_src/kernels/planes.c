@@ -3,23 +3,13 @@
 
 #include "../internal.h"
 #include "kernels.h"
+#include "windows.h"
 
 typedef struct {
     const float *input;
     const maxpool_shape *s;
     float *output;
 } maxpool_job;
-
-typedef struct {
-    size_t begin, end;
-} range;
-
-/* What a window of that size covers of an image's rows or columns; first is its place with the padding. */
-static range covered(size_t first, size_t size, size_t offset, size_t length) {
-    size_t begin = first > offset ? first - offset : 0;
-    size_t end = first + size > offset ? first + size - offset : 0;
-    return (range){begin, end < length ? end : length};
-}
 
 /* out[i] = the larger of it and from[i * stride]; a NaN is never larger */
 static void take_larger(const float *from, size_t stride, size_t count, float *out) {
@@ -125,10 +115,7 @@ void upsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t 
 
 void downsample_cpu(const float *input, size_t planes, size_t h, size_t w, size_t stride, float scale, float *output) {
     for (size_t i = 0; i < planes * h * w; ++i) output[i] = 0;
-    for (size_t row = 0; row < planes * h * stride; ++row) {
-        float *line = output + row / stride * w;
-        for (size_t column = 0; column < w * stride; ++column) line[column / stride] += scale * *input++;
-    }
+    add_downsampled_cpu(input, planes, h, w, stride, scale, output);
 }
 
 void reorg_cpu(const float *input, size_t batch, size_t c, size_t h, size_t w, size_t stride, int scatter, float *output) {

@@ -7,8 +7,7 @@ static float positive(float w) {
     return w > 0 ? w : 0;
 }
 
-/* Weight i (0 is the input's) of output o, normalised over the n + 1 weights that share that output. */
-static float weight(const shortcut_sum *s, size_t i, size_t o) {
+float shortcut_weight(const shortcut_sum *s, size_t i, size_t o) {
     size_t group = o / s->weights_step, layer_step = s->outputs / s->weights_step;
     const float *w = s->weights + group;
     if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
@@ -31,7 +30,7 @@ void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_su
         size_t common = floats < s->outputs ? floats : s->outputs;
         for (size_t o = 0; o < common;) {
             size_t stop = s->weights ? o + s->weights_step - o % s->weights_step : common;
-            float w = s->weights ? weight(s, i, o) : 1;
+            float w = s->weights ? shortcut_weight(s, i, o) : 1;
             if (stop > common) stop = common;
             for (size_t b = 0; b < batch; ++b) {
                 const float *x = from + b * floats;

@@ -7,9 +7,15 @@ static status forward_avgpool_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
+static status backward_avgpool_layer(layer *l, const network_state *state) {
+    if (state->delta) avgpool_gradients(l->delta, (extent){state->batch, l->c, l->h * l->w}, state->delta);
+    return STATUS_OK;
+}
+
 status make_avgpool_layer(layer **made, size_t c, size_t h, size_t w) {
     layer *l = *made = make_layer((shape){c, h, w}, (shape){c, 1, 1});
     if (!l) return STATUS_SHAPE;
     l->forward = forward_avgpool_layer;
+    l->backward = backward_avgpool_layer;
     return STATUS_OK;
 }

@@ -23,6 +23,7 @@ static void forget_pointers(layer *l) {
                         &l->variance_delta,
                         &l->weight_updates,
                         &l->activation_input,
+                        &l->rand,
                         &l->scale_updates,
                         &l->bias_updates,
                         &l->state,

@@ -51,16 +51,19 @@ static status convolve_into(layer *l, const network_state *state, float *output)
     return done == STATUS_OK ? activate_output(l, output, e, l->batchnorm ? NULL : l->biases, state, 1) : done;
 }
 
-float *make_sharp(const layer *blur, size_t batch) {
-    size_t floats, factors[] = {batch, blur->inputs};
-    if (product(&floats, factors, 2)) return make_array(floats);
-    fail(STATUS_OUT_OF_MEMORY, "%zu images are too many to blur", batch);
-    return NULL;
+float *make_sharp(layer *blur, const network_state *state) {
+    size_t floats, factors[] = {state->batch, blur->inputs};
+    if (!product(&floats, factors, 2)) {
+        fail(STATUS_OUT_OF_MEMORY, "%zu images are too many to blur", state->batch);
+        return NULL;
+    }
+    if (!state->cache) return make_array(floats);
+    return ensure_array(&blur->x, floats) == STATUS_OK ? array_retain(blur->x) : NULL;
 }
 
 static status forward_convolutional_layer(layer *l, const network_state *state) {
     if (!l->blur) return convolve_into(l, state, l->output);
-    float *sharp = make_sharp(l->blur, state->batch);
+    float *sharp = make_sharp(l->blur, state);
     if (!sharp) return STATUS_OUT_OF_MEMORY;
     status done = convolve_into(l, state, sharp);
     if (done == STATUS_OK) done = blur_output(l->blur, sharp, state, l->output);

@@ -8,6 +8,12 @@ static status forward_implicit_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
+static status backward_implicit_layer(layer *l, const network_state *state) {
+    if (ensure_updates(&l->weight_updates, l->weights) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    for (size_t b = 0; b < state->batch; ++b) axpy_cpu(l->outputs, 1, l->delta + b * l->outputs, l->weight_updates);
+    return STATUS_OK;
+}
+
 status make_implicit_layer(layer **made, size_t filters, size_t atoms) {
     *made = NULL;
     layer *l = make_layer((shape){1, 1, 1}, (shape){filters, atoms, 1});
@@ -19,6 +25,8 @@ status make_implicit_layer(layer **made, size_t filters, size_t atoms) {
         return STATUS_OUT_OF_MEMORY;
     }
     l->forward = forward_implicit_layer;
+    l->backward = backward_implicit_layer;
+    l->update = update_weights;
     *made = l;
     return STATUS_OK;
 }

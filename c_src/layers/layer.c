@@ -44,6 +44,7 @@ void free_layer(layer *l) {
                        l->variance_delta,
                        l->weight_updates,
                        l->activation_input,
+                       l->rand,
                        l->scale_updates,
                        l->bias_updates,
                        l->state,
@@ -82,12 +83,32 @@ static void share(float **own, float *other) {
     *own = other;
 }
 
-void share_parameters(layer *l, const layer *other) {
-    share(&l->weights, other->weights);
-    /* Without a batchnorm of its own, l adds the biases of the other's. */
-    share(&l->biases, other->batchnorm && !l->batchnorm ? other->batchnorm->biases : other->biases);
+/* Both have the array, as many floats as the parameters. */
+static status share_made(float **own, float **other, size_t n) {
+    if (ensure_array(other, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    share(own, *other);
+    return STATUS_OK;
+}
+
+static status share_normalization(layer *l, layer *other, int statistics) {
+    float **own[] = {&l->scale_updates, &l->bias_updates, &l->mean, &l->variance, &l->mean_delta, &l->variance_delta};
+    float **theirs[] = {&other->scale_updates, &other->bias_updates, &other->mean,
+                        &other->variance,      &other->mean_delta,   &other->variance_delta};
     share(&l->scales, other->scales);
+    share(&l->biases, other->biases);
     share(&l->rolling_mean, other->rolling_mean);
     share(&l->rolling_variance, other->rolling_variance);
-    if (l->batchnorm && other->batchnorm) share_parameters(l->batchnorm, other->batchnorm);
+    for (size_t i = 0; i < (statistics ? 6 : 2); ++i)
+        if (share_made(own[i], theirs[i], other->c) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    return STATUS_OK;
+}
+
+status share_parameters(layer *l, layer *other) {
+    share(&l->weights, other->weights);
+    if (share_made(&l->weight_updates, &other->weight_updates, other->nweights) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    if (l->batchnorm) return share_normalization(l->batchnorm, other->batchnorm, l->layer_rule.shared_statistics);
+    /* Without a batchnorm of its own, l adds the biases of the other's. */
+    layer *owner = other->batchnorm ? other->batchnorm : other;
+    share(&l->biases, owner->biases);
+    return share_made(&l->bias_updates, &owner->bias_updates, array_size(owner->biases));
 }

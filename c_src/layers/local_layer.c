@@ -42,7 +42,21 @@ static status finish(layer **made, status s) {
 static status forward_local_layer(layer *l, const network_state *state) {
     local_shape s = shape_of(l);
     local_cpu(state->input, state->batch, &s, l->weights, l->biases, l->output);
-    activate_channels(l->output, (extent){state->batch, l->n, l->out_h * l->out_w}, l->activation, &l->layer_rule.arithmetic, 0);
+    return activate_output(l, l->output, (extent){state->batch, l->n, l->out_h * l->out_w}, NULL, state, 0);
+}
+
+static status ensure_all_updates(layer *l) {
+    status s = ensure_updates(&l->weight_updates, l->weights);
+    return s == STATUS_OK && l->biases ? ensure_updates(&l->bias_updates, l->biases) : s;
+}
+
+static status backward_local_layer(layer *l, const network_state *state) {
+    local_shape s = shape_of(l);
+    if (ensure_all_updates(l) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
+    activation_delta(l, (extent){state->batch, l->n, l->out_h * l->out_w});
+    for (size_t b = 0; b < state->batch; ++b) axpy_cpu(l->outputs, 1, l->delta + b * l->outputs, l->bias_updates);
+    local_weight_gradients(state->input, l->delta, state->batch, &s, l->weight_updates);
+    if (state->delta) local_input_gradients(l->weights, l->delta, state->batch, &s, state->delta);
     return STATUS_OK;
 }
 
@@ -57,6 +71,8 @@ status make_local_layer(layer **made, const local_options *o, const layer_rule *
     s = make_sized(made, o, (shape){o->n, (o->h - loss) / o->stride + 1, (o->w - loss) / o->stride + 1}, rule);
     if (s != STATUS_OK) return s;
     (*made)->forward = forward_local_layer;
+    (*made)->backward = backward_local_layer;
+    (*made)->update = update_weights;
     return finish(made, make_weights(*made, (*made)->out_h * (*made)->out_w, (*made)->outputs));
 }
 
@@ -64,13 +80,24 @@ static status forward_deconvolutional_layer(layer *l, const network_state *state
     local_shape s = shape_of(l);
     extent e = {state->batch, l->n, l->out_h * l->out_w};
     deconvolve(state->input, state->batch, &s, l->weights, l->output);
-    if (!l->batchnorm) {
-        activate_biased(l->output, l->biases, e, l->activation, &l->layer_rule.arithmetic, 0);
-        return STATUS_OK;
-    }
-    status done = normalize_output(l->batchnorm, l->output, state);
-    if (done == STATUS_OK) activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
-    return done;
+    status done = l->batchnorm ? normalize_output(l->batchnorm, l->output, state) : STATUS_OK;
+    return done == STATUS_OK ? activate_output(l, l->output, e, l->batchnorm ? NULL : l->biases, state, 0) : done;
+}
+
+static status backward_deconvolutional_layer(layer *l, const network_state *state) {
+    local_shape s = shape_of(l);
+    extent e = {state->batch, l->n, l->out_h * l->out_w};
+    status done = ensure_all_updates(l);
+    if (done != STATUS_OK) return done;
+    activation_delta(l, e);
+    if (l->batchnorm)
+        done = normalize_delta(l->batchnorm, l->delta, state);
+    else
+        bias_gradients(l->delta, e, l->bias_updates);
+    if (done != STATUS_OK) return done;
+    deconvolution_weight_gradients(state->input, l->delta, state->batch, &s, l->weight_updates);
+    if (state->delta) deconvolution_input_gradients(l->weights, l->delta, state->batch, &s, state->delta);
+    return STATUS_OK;
 }
 
 status make_deconvolutional_layer(layer **made, const local_options *o, const batchnorm_rule *bn, const layer_rule *rule) {
@@ -84,6 +111,8 @@ status make_deconvolutional_layer(layer **made, const local_options *o, const ba
     if (s != STATUS_OK) return s;
     layer *l = *made;
     l->forward = forward_deconvolutional_layer;
+    l->backward = backward_deconvolutional_layer;
+    l->update = update_weights;
     s = make_weights(l, 1, o->batch_normalize ? 0 : l->n);
     if (s == STATUS_OK && o->batch_normalize) s = make_batchnorm_layer(&l->batchnorm, l->n, l->out_h, l->out_w, bn);
     return finish(made, s);

@@ -17,10 +17,34 @@ static status forward_maxpool_layer(layer *l, const network_state *state) {
         pool(l, state, (shape){l->out_c, l->out_h, l->out_w}, l->output);
         return STATUS_OK;
     }
-    float *sharp = make_sharp(l->blur, state->batch);
+    float *sharp = make_sharp(l->blur, state);
     if (!sharp) return STATUS_OUT_OF_MEMORY;
     pool(l, state, (shape){l->blur->c, l->blur->h, l->blur->w}, sharp);
     status done = blur_output(l->blur, sharp, state, l->output);
+    array_release(sharp);
+    return done;
+}
+
+static void add_gradients(const layer *l, const network_state *state, shape out, const float *delta) {
+    maxpool_shape s = {l->c, l->h, l->w, out.h, out.w, l->size, l->stride_x, l->stride_y, l->pad};
+    if (l->depth)
+        maxpool_depth_gradients(state->input, delta, (extent){state->batch, l->c, l->h * l->w}, l->out_c, state->delta);
+    else if (l->average)
+        local_avgpool_gradients(delta, state->batch, &s, l->layer_rule.gradient == LAYER_GRADIENT_EXACT, state->delta);
+    else
+        maxpool_gradients(state->input, delta, state->batch, &s, state->delta);
+}
+
+/* The windows' largest values are looked for again: nothing has changed the input since. */
+static status backward_maxpool_layer(layer *l, const network_state *state) {
+    if (!state->delta) return STATUS_OK;
+    if (!l->blur) {
+        add_gradients(l, state, (shape){l->out_c, l->out_h, l->out_w}, l->delta);
+        return STATUS_OK;
+    }
+    float *sharp = NULL;
+    status done = delta_before_blur(l, state, &sharp);
+    if (done == STATUS_OK) add_gradients(l, state, (shape){l->blur->c, l->blur->h, l->blur->w}, sharp);
     array_release(sharp);
     return done;
 }
@@ -38,7 +62,7 @@ static status check(const maxpool_options *o) {
     return STATUS_OK;
 }
 
-status make_maxpool_layer(layer **made, const maxpool_options *o) {
+status make_maxpool_layer(layer **made, const maxpool_options *o, const layer_rule *rule) {
     *made = NULL;
     status s = check(o);
     if (s != STATUS_OK) return s;
@@ -59,6 +83,8 @@ status make_maxpool_layer(layer **made, const maxpool_options *o) {
     l->blur = blur;
     l->size = o->size, l->stride_x = stride_x, l->stride_y = stride_y, l->pad = o->padding;
     l->depth = o->out_channels != 0, l->average = o->average;
+    l->layer_rule = *rule;
     l->forward = forward_maxpool_layer;
+    l->backward = backward_maxpool_layer;
     return STATUS_OK;
 }

@@ -16,7 +16,22 @@ static status forward_reorg_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
-status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order) {
+static status write_reorg_delta(const layer *l, const network_state *state, float *into) {
+    if (l->flatten)
+        flatten_cpu(l->delta, state->batch, l->h * l->w, l->c, l->reverse, into);
+    else if (l->true_order)
+        reorg_cpu(l->delta, state->batch, l->out_c, l->out_h, l->out_w, l->stride_x, !l->reverse, into);
+    else
+        reorg_cpu(l->delta, state->batch, l->c, l->h, l->w, l->stride_x, !l->reverse, into);
+    return STATUS_OK;
+}
+
+static status backward_reorg_layer(layer *l, const network_state *state) {
+    return copy_delta(l, state, write_reorg_delta);
+}
+
+status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t stride, int reverse, int flatten, int true_order,
+                        const layer_rule *rule) {
     size_t area = stride * stride;
     *made = NULL;
     if (!stride || stride > 1 << 15) return fail(STATUS_SHAPE, "a reorg with a stride of %zu is not from 1 to 32768", stride);
@@ -33,7 +48,9 @@ status make_reorg_layer(layer **made, size_t c, size_t h, size_t w, size_t strid
     l->reverse = reverse;
     l->flatten = flatten;
     l->true_order = true_order;
+    l->layer_rule = *rule;
     l->forward = forward_reorg_layer;
+    l->backward = backward_reorg_layer;
     *made = l;
     return STATUS_OK;
 }
@@ -47,13 +64,24 @@ static status forward_reorg_extra_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
-status make_reorg_extra_layer(layer **made, size_t c, size_t h, size_t w, size_t extra) {
+static status write_reorg_extra_delta(const layer *l, const network_state *state, float *into) {
+    for (size_t b = 0; b < state->batch; ++b) memcpy(into + b * l->inputs, l->delta + b * l->outputs, l->inputs * sizeof *into);
+    return STATUS_OK;
+}
+
+static status backward_reorg_extra_layer(layer *l, const network_state *state) {
+    return copy_delta(l, state, write_reorg_extra_delta);
+}
+
+status make_reorg_extra_layer(layer **made, size_t c, size_t h, size_t w, size_t extra, const layer_rule *rule) {
     size_t floats, factors[] = {c, h, w};
     *made = NULL;
     if (!product(&floats, factors, 3) || floats + extra < floats)
         return fail(STATUS_SHAPE, "a reorg of %zu x %zu x %zu and %zu zeros is too large", w, h, c, extra);
     layer *l = *made = make_layer((shape){c, h, w}, (shape){floats + extra, 1, 1});
     if (!l) return STATUS_SHAPE;
+    l->layer_rule = *rule;
     l->forward = forward_reorg_extra_layer;
+    l->backward = backward_reorg_extra_layer;
     return STATUS_OK;
 }

@@ -16,6 +16,18 @@ static status forward_route_layer(layer *l, const network_state *state) {
     return STATUS_OK;
 }
 
+static status backward_route_layer(layer *l, const network_state *state) {
+    size_t offset = 0;
+    for (size_t i = 0; i < l->n_sources; ++i) {
+        size_t floats = l->sources[i].c * l->sources[i].h * l->sources[i].w, part = floats / l->groups;
+        float *into = state->source_deltas[i];
+        for (size_t b = 0; into && b < state->batch; ++b)
+            axpy_cpu(part, 1, l->delta + b * l->outputs + offset, into + b * floats + part * l->group_id);
+        offset += part;
+    }
+    return STATUS_OK;
+}
+
 static int same_sizes(const shape *sources, size_t n) {
     for (size_t i = 1; i < n; ++i)
         if (sources[i].h != sources[0].h || sources[i].w != sources[0].w) return 0;
@@ -57,6 +69,7 @@ status make_route_layer(layer **made, const shape *sources, size_t n_sources, si
     l->groups = groups;
     l->group_id = group_id;
     l->forward = forward_route_layer;
+    l->backward = backward_route_layer;
     *made = l;
     return STATUS_OK;
 }

@@ -5,7 +5,13 @@
 static status forward_scale_channels_layer(layer *l, const network_state *state) {
     extent e = {state->batch, l->out_c, l->out_h * l->out_w};
     scale_channels_cpu(state->sources[0], state->input, e, l->scale_wh, l->output);
-    activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
+    return activate_output(l, l->output, e, NULL, state, 0);
+}
+
+static status backward_scale_channels_layer(layer *l, const network_state *state) {
+    extent e = {state->batch, l->out_c, l->out_h * l->out_w};
+    activation_delta(l, e);
+    scale_channels_gradients(state->sources[0], state->input, l->delta, e, l->scale_wh, 1, state->delta, state->source_deltas[0]);
     return STATUS_OK;
 }
 
@@ -16,6 +22,7 @@ static status make_product(layer **made, shape in, shape source, activation a, c
     l->activation = a;
     l->layer_rule = *rule;
     l->forward = forward_scale_channels_layer;
+    l->backward = backward_scale_channels_layer;
     return STATUS_OK;
 }
 
@@ -33,7 +40,14 @@ status make_scale_channels_layer(layer **made, shape in, shape source, int scale
 static status forward_sam_layer(layer *l, const network_state *state) {
     extent flat = {1, 1, state->batch * l->outputs}, e = {state->batch, l->out_c, l->out_h * l->out_w};
     scale_channels_cpu(state->sources[0], state->input, flat, 1, l->output);
-    activate_channels(l->output, e, l->activation, &l->layer_rule.arithmetic, 0);
+    return activate_output(l, l->output, e, NULL, state, 0);
+}
+
+static status backward_sam_layer(layer *l, const network_state *state) {
+    extent flat = {1, 1, state->batch * l->outputs}, e = {state->batch, l->out_c, l->out_h * l->out_w};
+    int added = l->layer_rule.copied_delta == COPIED_DELTA_ADDED;
+    activation_delta(l, e);
+    scale_channels_gradients(state->sources[0], state->input, l->delta, flat, 1, added, state->delta, state->source_deltas[0]);
     return STATUS_OK;
 }
 
@@ -43,6 +57,8 @@ status make_sam_layer(layer **made, shape in, shape source, activation a, const 
         return fail(STATUS_SHAPE, "%zu x %zu x %zu cannot be multiplied by %zu x %zu x %zu", source.w, source.h, source.c, in.w,
                     in.h, in.c);
     status s = make_product(made, in, source, a, rule);
-    if (s == STATUS_OK) (*made)->forward = forward_sam_layer;
-    return s;
+    if (s != STATUS_OK) return s;
+    (*made)->forward = forward_sam_layer;
+    (*made)->backward = backward_sam_layer;
+    return STATUS_OK;
 }

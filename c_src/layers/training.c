@@ -67,6 +67,23 @@ void activation_delta(layer *l, extent e) {
     gradient_channels(l->output, l->activation_input, e, l->activation, &l->layer_rule.arithmetic, l->delta);
 }
 
+/* ---- deltas ------------------------------------------------------------------------------------------------------------------ */
+
+void add_delta(const layer *l, const network_state *state, const float *delta) {
+    if (state->delta) axpy_cpu(state->batch * l->inputs, 1, delta, state->delta);
+}
+
+status copy_delta(const layer *l, const network_state *state, write_delta write) {
+    if (!state->delta) return STATUS_OK;
+    if (l->layer_rule.copied_delta == COPIED_DELTA_OVERWRITTEN) return write(l, state, state->delta);
+    float *copied = make_array(state->batch * l->inputs);
+    if (!copied) return STATUS_OUT_OF_MEMORY;
+    status s = write(l, state, copied);
+    if (s == STATUS_OK) add_delta(l, state, copied);
+    array_release(copied);
+    return s;
+}
+
 /* ---- steps ------------------------------------------------------------------------------------------------------------------ */
 
 status ensure_updates(float **updates, const float *parameters) {
@@ -85,7 +102,7 @@ status update_weights(layer *l, const update_options *o) {
     if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
     if (s == STATUS_OK && l->batchnorm) s = ensure_gradients(l->batchnorm);
     if (s != STATUS_OK) return s;
-    if (l->biases) move_parameters(l->biases, l->bias_updates, l->out_c, o, 0);
+    if (l->biases) move_parameters(l->biases, l->bias_updates, array_size(l->biases), o, 0);
     move_parameters(l->weights, l->weight_updates, l->nweights, o, o->decay);
     return l->batchnorm ? update_batchnorm_layer(l->batchnorm, o->batch, o->learning_rate, o->momentum, o->decay) : STATUS_OK;
 }

@@ -94,6 +94,9 @@ class LayerRule:
     arithmetic: ArithmeticRule
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
+    copied_delta: Literal["added", "overwritten"]
+    gradient: Literal["simplified", "exact"]
+    shared_statistics: bool
     shortcut_sums: Literal["by image", "by source input"]
     iou: Literal["plain", "zero guard"]
     unbox: Literal["divide ratio", "multiply inverse"]
@@ -124,9 +127,9 @@ class TrainingRule:
         stops_before: layers before one with stopbackward=1 are not updated either.
         passes_over: backward leaves layers with onlyforward=1 out.
         holds_back: dont_update= and train_only_bn= count.
-        overwriting: types of layers, beside convolutions, that overwrite the delta of the layer before instead of adding to it.
         adam: adam=1 of [net] is done; else it is ignored.
         rates: learning rates.
+        shared_updates: a kernel that several layers share moves once for each of them; else once.
     """
 
     trained: frozenset[str] | None
@@ -135,9 +138,9 @@ class TrainingRule:
     stops_before: bool
     passes_over: bool
     holds_back: bool
-    overwriting: frozenset[str]
     adam: bool
     rates: RateRule
+    shared_updates: bool
 
     def trains(self, layer_type: str) -> bool:
         """Whether layers of that type are updated."""

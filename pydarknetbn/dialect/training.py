@@ -15,8 +15,8 @@ PJREDDIE_TRAINING = TrainingRule(
     scaled=None,
     stops_before=False,
     passes_over=False,
+    shared_updates=True,
     holds_back=False,
-    overwriting=frozenset("activation batchnorm normalization reorg".split()),
     adam=False,
     rates=RateRule(power="double", exponential="double", unsigned_iteration=True, pi=math.pi),
 )
@@ -38,7 +38,7 @@ TEXTBOOK_TRAINING = replace(
     stops_before=True,
     passes_over=True,
     holds_back=True,
-    overwriting=frozenset(),
     adam=True,
+    shared_updates=False,
     rates=replace(PJREDDIE_TRAINING.rates, unsigned_iteration=False),
 )

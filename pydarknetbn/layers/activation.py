@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import _native
+from .._native import CData
 from ..options import Section
 from .base import Context, Layer, activation_of, layer_rule, made
 
@@ -23,14 +23,13 @@ def build(section: Section, context: Context) -> Layer:
     )
 
 
-def _native_of(section: Section, context: Context) -> _native.CData:
-    if section.type == "l2norm":
-        return made(section, "l2norm", *context.in_shape)
+def _native_of(section: Section, context: Context) -> CData:
+    rule = layer_rule(context)
+    if section.type in ("l2norm", "logistic"):
+        return made(section, section.type, *context.in_shape, rule)
     if section.type == "normalization":
         size = section.integer("size", 5, minimum=1)
         alpha = section.number("alpha", context.dialect.normalization_alpha)
         beta, kappa = section.number("beta", 0.75), section.number("kappa", 1.0)
-        return made(section, "normalization", *context.in_shape, size, alpha, beta, kappa)
-    logistic = section.type == "logistic"
-    kind = _native.enum("activation", "logistic") if logistic else activation_of(section, context, "linear")
-    return made(section, "activation", *context.in_shape, kind, layer_rule(context))
+        return made(section, "normalization", *context.in_shape, size, alpha, beta, kappa, rule)
+    return made(section, "activation", *context.in_shape, activation_of(section, context, "linear"), rule)

@@ -96,6 +96,8 @@ class Layer:
         states: what it keeps from one forward to the next, and its shape for one sequence.
         train: what its section says about training.
         trainer: for [dropout] and [cost], which pass their input on, what runs instead in training.
+        mask: of a [dropout]: (batch, c, h, w), not 0 where training forwards keep a value; it counts until it is set to None,
+            when each forward draws its own again.
     """
 
     type: str
@@ -119,6 +121,7 @@ class Layer:
     states: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     train: TrainOptions = ORDINARY_TRAINING
     trainer: CData | None = None
+    mask: Array | None = None
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"

@@ -115,7 +115,7 @@ def _share(section: Section, native: _native.CData, shared: Layer) -> None:
     if not fits:
         message = f"[convolutional], layer {section.index}, shares layer {shared.index}, whose weights are of another kind"
         raise section.error(f"{message} or size", "share_index")
-    _native.lib.share_parameters(native, other)
+    _native.check(_native.lib.share_parameters(native, other))
 
 
 def _kernel(native: _native.CData) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _native
 from ..options import Section
-from .base import Context, Layer, Shape, made
+from .base import Context, Layer, Shape, layer_rule, made
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
@@ -14,7 +14,7 @@ WITHOUT_EFFECT = frozenset({"maxpool_zero_nonmax"})  # of the backward pass
 def build(section: Section, context: Context) -> Layer:
     """The layer of the section: size is the stride and the padding size-1, where they are not given."""
     options = _options(section, context)
-    native = made(section, "maxpool", options)
+    native = made(section, "maxpool", options, layer_rule(context))
     out_shape = Shape(native.out_c, native.out_h, native.out_w)
     stride = f"{options.stride_x}" + (f"x{options.stride_y}" if options.stride_y != options.stride_x else "")
     return Layer(

@@ -1,4 +1,4 @@
-"""[dropout], [cost] and [empty]: nothing happens in inference, but they count as layers."""
+"""[cost] and [empty]: nothing happens in inference, but they count as layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .base import Context, Layer
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset("probability dropblock dropblock_size_rel dropblock_size_abs type scale ratio noobj thresh".split())
+WITHOUT_EFFECT = frozenset("type scale ratio noobj thresh".split())
 
 
 def build(section: Section, context: Context) -> Layer:

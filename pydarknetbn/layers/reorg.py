@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..options import Section
-from .base import Context, Layer, Shape, made
+from .base import Context, Layer, Shape, layer_rule, made
 
 __all__ = ["build"]
 
@@ -16,9 +16,10 @@ def build(section: Section, context: Context) -> Layer:
     if extra and flatten:
         raise section.error(f"{section.name}, layer {section.index}, has both extra={extra} and flatten; take one of them", "extra")
     if extra:
-        native = made(section, "reorg_extra", *context.in_shape, extra)
+        native = made(section, "reorg_extra", *context.in_shape, extra, layer_rule(context))
     else:
-        native = made(section, "reorg", *context.in_shape, stride, reverse, flatten, section.type == "reorg3d")
+        true_order = section.type == "reorg3d"
+        native = made(section, "reorg", *context.in_shape, stride, reverse, flatten, true_order, layer_rule(context))
     return Layer(
         type=section.type,
         index=section.index,

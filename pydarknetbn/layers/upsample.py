@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..options import Section
-from .base import Context, Layer, Shape, made
+from .base import Context, Layer, Shape, layer_rule, made
 
 __all__ = ["build"]
 
@@ -12,7 +12,7 @@ def build(section: Section, context: Context) -> Layer:
     """The layer of an [upsample] section."""
     stride = section.integer("stride", 2)
     scale = section.number("scale", 1.0)
-    native = made(section, "upsample", *context.in_shape, abs(stride), stride < 0, scale)
+    native = made(section, "upsample", *context.in_shape, abs(stride), stride < 0, scale, layer_rule(context))
     return Layer(
         type=section.type,
         index=section.index,

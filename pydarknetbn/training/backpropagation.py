@@ -114,6 +114,8 @@ def backpropagate(
         if layer.train.only_forward and rule.passes_over:
             continue
         for native in natives_of(layer):
+            if layer.native is None and not native.batch:
+                continue  # what runs in training alone did not run
             if native.backward == ffi.NULL:
                 raise UnsupportedError(f"{name}:{layer.line}: layer {layer.index}: no backward for [{layer.type}]")
             kept = run.point(state, layer)
@@ -179,6 +181,7 @@ def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int) 
         layer
         for layer in layers[max(last_stop, still + 1) :]
         if rule.trains(layer.type)
+        and (layer.stored or rule.shared_updates)  # else it moves with the layer whose kernel it shares
         and not (rule.holds_back and iteration <= layer.train.dont_update)
         and layer.native is not None
         and layer.native.update != ffi.NULL

@@ -11,6 +11,8 @@ from .settings import TrainSettings
 
 __all__ = ["training_faults"]
 
+_COPYING = frozenset("activation batchnorm normalization reorg reorg3d".split())  # they copy a delta where others add
+
 
 def training_faults(layers: Sequence[Layer], profile: Profile, settings: TrainSettings) -> tuple[str, ...]:
     """Sentences, each on one fault and the layers that it strikes; () where the network trains as its formulas say.
@@ -79,24 +81,32 @@ def _accumulating(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
 
 
 def _lost_branches(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
-    lost = [layer for layer in layers[1:] if _overwrites(layer, profile) and _read_later(layers, layer)]
+    overwritten = [(layer, _overwritten(layer, profile)) for layer in layers[1:]]
+    lost = [layer for layer, number in overwritten if number is not None and _is_read_behind(layers, number, layer)]
     if lost:
-        overwrite = "overwrites" if len(lost) == 1 else "overwrite"
-        yield f"{_named(lost)} {overwrite} the delta before it, and what came back there from a later route or shortcut is lost"
+        overwrite = (
+            "overwrites the delta of a layer that it reads" if len(lost) == 1 else "overwrite deltas of layers that they read"
+        )
+        yield f"{_named(lost)} {overwrite}, and what came back there from a later route or shortcut is lost"
 
 
-def _overwrites(layer: Layer, profile: Profile) -> bool:
+def _overwritten(layer: Layer, profile: Profile) -> int | None:
+    """Number of the layer whose delta this one's backward overwrites instead of adding to it."""
+    rule = profile.layers
     if layer.type == "convolutional":
         assert layer.native is not None
-        rule = profile.layers.input_delta
-        return rule == "overwritten" or (rule == "overwritten by 1x1" and layer.native.size == 1)
-    return layer.type in profile.training.overwriting
+        overwrites = rule.input_delta == "overwritten" or (rule.input_delta == "overwritten by 1x1" and layer.native.size == 1)
+        return layer.index - 1 if overwrites else None
+    if layer.type == "sam":
+        return layer.sources[0] if rule.copied_delta == "overwritten" else None
+    copies = layer.type in _COPYING or (layer.type == "upsample" and layer.native is not None and layer.native.reverse)
+    return layer.index - 1 if copies and rule.copied_delta == "overwritten" else None
 
 
-def _read_later(layers: Sequence[Layer], layer: Layer) -> bool:
-    """Whether a layer behind this one, whose backward came earlier, reads the layer before this one too."""
-    before = layers[layer.index - 1].maker
-    return any(layers[source].maker is before for later in layers[layer.index + 1 :] for source in later.sources)
+def _is_read_behind(layers: Sequence[Layer], number: int, behind: Layer) -> bool:
+    """Whether a layer behind that one, whose backward came earlier, reads the layer of that number too."""
+    read = layers[number].maker
+    return any(layers[source].maker is read for later in layers[behind.index + 1 :] for source in later.sources)
 
 
 def _other_pixels(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:

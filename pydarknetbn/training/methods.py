@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._native import Array, input_array
 from ..errors import StateError
 from .backpropagation import backpropagate, fill_deltas
@@ -23,8 +25,10 @@ __all__ = [
     "backward",
     "fit",
     "freeze",
+    "generator",
     "learning_rate",
     "seen",
+    "set_generator",
     "set_seen",
     "set_settings",
     "settings",
@@ -163,6 +167,16 @@ def learning_rate(net: Network) -> float:
 
 
 # --- properties -----------------------------------------------------------------------------------------------------------------
+
+
+def generator(net: Network) -> np.random.Generator:
+    """Of the numbers that training draws, such as those of [dropout] and policy=random; seeded by `load`'s seed; may be set."""
+    return net.runner.generator
+
+
+def set_generator(net: Network, generator: np.random.Generator) -> None:
+    """See `generator`."""
+    net.runner.generator = generator
 
 
 def seen(net: Network) -> int:

@@ -82,7 +82,7 @@ def _minibatch(net: Network, x: Array, truth: Array) -> int:
 def _minibatch_cost(net: Network, x: Array, truth: Array, name: str) -> np.float32:
     rule = net.arithmetic.training
     done = Pass(x, train=True, time_steps=net.time_steps, cache=True, truth=truth)
-    net.runner.run(done, keep_all=True, starts=lambda layer: start_of_delta(layer, rule))
+    done = net.runner.run(done, keep_all=True, starts=lambda layer: start_of_delta(layer, rule))
     cost = network_cost(net.layers, name)
     backpropagate(net.layers, done, rule, name=name, wants_input=False, workspace=net.runner.workspace)
     net.progress.cost = float(cost)

@@ -111,13 +111,13 @@ static status make_sum(layer **l, reader *r, shape in, const shape *sources, siz
     return make_shortcut_layer(l, &o, sources, n, rule);
 }
 
-static status make_pool(layer **l, reader *r, shape in, int average) {
+static status make_pool(layer **l, reader *r, shape in, int average, const layer_rule *rule) {
     maxpool_options o;
     memset(&o, 0, sizeof o);
     o.c = in.c, o.h = in.h, o.w = in.w;
     o.size = number(r), o.stride_x = number(r), o.stride_y = number(r), o.padding = number(r);
     o.out_channels = byte(r) & 1 ? number(r) : 0, o.antialiasing = byte(r) % 3, o.average = average;
-    return make_maxpool_layer(l, &o);
+    return make_maxpool_layer(l, &o, rule);
 }
 
 static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *bn, const layer_rule *rule) {
@@ -133,10 +133,10 @@ static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *b
 static status make_small(layer **l, reader *r, shape in, shape source, const layer_rule *rule) {
     size_t a = number(r), b = number(r);
     switch (byte(r) % 8) {
-        case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a);
+        case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a, rule);
         case 1: return make_activation_layer(l, in.c, in.h, in.w, (activation)(a % 4), rule);
-        case 2: return make_l2norm_layer(l, in.c, in.h, in.w);
-        case 3: return make_normalization_layer(l, in.c, in.h, in.w, a, real(r), real(r), real(r));
+        case 2: return make_l2norm_layer(l, in.c, in.h, in.w, rule);
+        case 3: return make_normalization_layer(l, in.c, in.h, in.w, a, real(r), real(r), real(r), rule);
         case 4: return make_crop_layer(l, in.c, in.h, in.w, a, b, byte(r) & 1);
         case 5: return make_implicit_layer(l, a, b);
         case 6: return make_scale_channels_layer(l, in, source, a & 1, (activation)(b % 4), rule);
@@ -153,10 +153,10 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
         case 0: convolution = a_convolution(r, in); return make_convolutional_layer(l, &convolution, &bn, &rule);
         case 1: return make_connected_layer(l, in.c * in.h * in.w, a, (activation)(b % 4), c & 1, &bn, &rule);
         case 2: return make_batchnorm_layer(l, in.c, in.h, in.w, &bn);
-        case 3: return make_pool(l, r, in, a & 1);
+        case 3: return make_pool(l, r, in, a & 1, &rule);
         case 4: return make_avgpool_layer(l, in.c, in.h, in.w);
-        case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r));
-        case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1);
+        case 5: return make_upsample_layer(l, in.c, in.h, in.w, a, b & 1, real(r), &rule);
+        case 6: return make_reorg_layer(l, in.c, in.h, in.w, a, b & 1, c & 1, d & 1, &rule);
         case 7: return make_route_layer(l, sources, n, a, b);
         case 8: return make_sum(l, r, in, sources, n, &rule);
         case 9: return make_softmax_layer(l, in.c, in.h, in.w, a, real(r), &rule);
