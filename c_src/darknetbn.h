@@ -64,6 +64,8 @@ typedef struct layer layer;
 typedef struct tree tree;
 typedef struct workspace workspace;
 
+#include "losses.h"
+
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
     const float *const *sources; /* outputs of the layers that from= and layers= name, in that order */
@@ -77,6 +79,7 @@ typedef struct {
     float *delta;                /* of the layer before, (batch, inputs), or NULL: nobody wants it */
     float *const *source_deltas; /* of the sources, each or NULL */
     const float *truth;          /* of layers with a loss, (batch, truths) */
+    size_t seen;                 /* images that the network was trained with, these included */
 } network_state;
 
 /* How an update moves the parameters of one layer. */
@@ -138,6 +141,12 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     int sqrt, classfix;
     yolo_point yolo_point;
     tree *softmax_tree; /* owned */
+    loss_options loss;  /* truths 0: none */
+    int *map;           /* (n_map), or NULL */
+    size_t n_map;
+    float *class_weights; /* (classes), or NULL */
+    cost cost_kind;
+    int masks_input;
 
     /* working arrays: made by the forward or backward that needs them, (batch, outputs) or (c) */
     float *output, *delta, *x, *x_norm;
@@ -148,6 +157,7 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     float learning_rate_scale;
     int has_cost;                              /* it has a loss */
     float cost;                                /* of the last forward with truth, over its batch */
+    loss_statistics statistics;                /* of that */
     size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */

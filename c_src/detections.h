@@ -5,9 +5,6 @@
 /* cdef begin */
 
 typedef struct {
-    float x, y, w, h;
-} box;
-typedef struct {
     int anchor, cell;
 } detection_origin;
 

@@ -93,6 +93,17 @@ status backward_convolutional_layer(layer *l, const network_state *state);
 /* weights, and the batchnorm or biases behind them */
 status update_weights(layer *l, const update_options *o);
 
+/* ---- losses.c ---------------------------------------------------------------------------------------------------------------- */
+
+typedef enum { LOSS_OF_YOLO, LOSS_OF_PLANAR_REGION, LOSS_OF_FLAT_REGION, LOSS_OF_DETECTION } head_kind;
+
+/* Whether the layer is to compare its output with a truth in this forward. */
+int has_truth(const layer *l, const network_state *state);
+/* Of a head whose output is there: its deltas, cost and statistics; without a truth nothing. */
+status head_loss(layer *l, const network_state *state, head_kind kind);
+/* The layer's delta is added to that of the layer before. */
+status backward_loss(layer *l, const network_state *state);
+
 /* ---- recurrent_layer.c ------------------------------------------------------------------------------------------------------ */
 
 /* One time step of a layer: (sequences, inputs) to (sequences, outputs), moving the state on. */

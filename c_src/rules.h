@@ -86,8 +86,33 @@ typedef enum { COPIED_DELTA_ADDED, COPIED_DELTA_OVERWRITTEN } copied_delta;
  * derivative from the output that the dropout has scaled. */
 typedef enum { LAYER_GRADIENT_SIMPLIFIED, LAYER_GRADIENT_EXACT } layer_gradient;
 
+/* What losses compute otherwise. Where two boxes fall on one anchor of a cell, the delta of the later replaces the other's or is added;
+ * the first class's delta or the own class's tells that the cell has a class already, which then gets no deltas of 0; a cell is
+ * spared the delta of no object where its box overlaps one, or where besides one of its classes is over a quarter; a number that is
+ * none stays, or an objectness becomes 0 and a class's delta is left out; sums of a batch run through it, or each image has its own,
+ * which are added in order; and the delta of a smooth cost beyond 1 points away from the truth or to it. */
+typedef enum { BOX_DELTAS_REPLACED, BOX_DELTAS_ADDED } box_deltas;
+typedef enum { CLASS_MARK_FIRST, CLASS_MARK_OWN } class_mark;
+typedef enum { SPARED_OVERLAPPING, SPARED_OVERLAPPING_AND_SURE } spared;
+typedef enum { NON_NUMBERS_KEPT, NON_NUMBERS_REPLACED } non_numbers;
+typedef enum { SCORE_SUMS_BATCH, SCORE_SUMS_IMAGE } score_sums;
+typedef enum { SMOOTH_SIGN_AWAY, SMOOTH_SIGN_TOWARDS } smooth_sign;
+
+typedef struct {
+    precision functions; /* log, sqrt and atan */
+    box_deltas box_deltas;
+    class_mark class_mark;
+    spared spared;
+    non_numbers non_numbers;
+    score_sums score_sums;
+    smooth_sign smooth_sign;
+    double aspect_guard;      /* added to what divides the difference of two boxes' shapes */
+    double probability_guard; /* added to the probability of a focal loss, as a float */
+} loss_rule;
+
 typedef struct {
     arithmetic_rule arithmetic;
+    loss_rule losses;
     direct_1x1 direct_1x1;
     input_delta input_delta;
     copied_delta copied_delta;

@@ -62,8 +62,7 @@ class Network:
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self.dialect_record, self.arithmetic = built.in_shape, dialect, profile
-        self._letter_box, self.folded = built.letter_box, folded
-        self.time_steps = built.time_steps
+        self._letter_box, self.folded, self.time_steps = built.letter_box, folded, built.time_steps
         self.progress = Progress()
         generator = np.random.default_rng([seed, 1])  # other numbers than those of the initial weights
         self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded, generator=generator)
@@ -151,12 +150,12 @@ class Network:
         if keep not in ("all", "heads"):
             raise ValueError(f"expected keep to be 'all' or 'heads', got {keep!r}")
         with self.turn():
-            x = self.checked_input(x)
+            x = self.checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
             done = self.runner.run(done, keep_all=keep == "all")
             return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward, train_step, fit, freeze = methods.backward, methods.train_step, methods.fit, methods.freeze
+    backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
@@ -168,8 +167,8 @@ class Network:
         """The layers whose outputs `forward` gives: the heads, without any the last."""
         return self.heads or self.layers[-1:]
 
-    def checked_input(self, x: object) -> Array:
-        """The batch, of the shape that `forward` takes."""
+    def checked(self, x: object) -> Array:
+        """A batch that a forward takes, or an error."""
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
         return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
 
@@ -223,7 +222,7 @@ class Network:
 
     def _run_locked(self, x: Array, decode: Callable[[], Detections]) -> Detections:
         with self.turn():
-            self.runner.run(Pass(self.checked_input(x), train=False, time_steps=1), keep_all=False)
+            self.runner.run(Pass(self.checked(x), train=False, time_steps=1), keep_all=False)
             return decode()
 
     @property

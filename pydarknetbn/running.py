@@ -158,6 +158,7 @@ class Runner:
         state = ffi.new("network_state *")
         state.batch, state.train, state.cache, state.steps = done.x.shape[0], done.train, done.cache, done.time_steps
         state.workspace = self.workspace
+        state.seen = done.seen
         state.truth = ffi.NULL if done.truth is None else _native.floats(done.truth)
         current = _native.floats(done.x)
         outputs: list[CData] = []

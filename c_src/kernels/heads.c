@@ -28,8 +28,7 @@ static const float *planar_entries(const layer *l, size_t b, slot s) {
     return l->output + b * l->outputs + s.anchor * (l->coords + 1 + l->classes) * cells_of(l) + s.cell;
 }
 
-/* exp(t) * anchor / size, of a box's width or height. */
-static float scaled_anchor(float t, float anchor, float size, precision p) {
+float scaled_anchor(float t, float anchor, float size, precision p) {
     const elementary *m = chosen_elementary();
     if (p == PRECISION_DOUBLE) return (float)(m->exp((double)t) * anchor / size);
     return m->expf(t) * anchor / size;

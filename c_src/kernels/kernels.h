@@ -61,11 +61,23 @@ struct tree {
     size_t n, groups;
     int *parent, *child;               /* (n) a node; the group of its daughters, -1 for a leaf */
     size_t *group_offset, *group_size; /* (groups) first node and number of sisters */
+    size_t *group;                     /* (n) that a node is in */
 };
 
 void softmax_tree_cpu(const float *input, const tree *t, float temperature, size_t stride, precision p, float *output);
 void hierarchy_predictions(float *predictions, const tree *t);
 size_t hierarchy_top_prediction(const float *predictions, const tree *t, float thresh);
+/* The product of a node's probability and those above it. */
+float hierarchy_probability(const float *predictions, const tree *t, int node, size_t stride);
+
+/* ---- boxes, in heads.c and nms.c ---------------------------------------------------------------------------------------------- */
+
+/* exp(t) * anchor / size, of a box's width or height */
+float scaled_anchor(float t, float anchor, float size, precision p);
+/* i/u, i the area of the intersection, u of the union; without area NaN or 0, as the rule says */
+float box_iou(box a, box b, iou rule);
+/* iou - (d/c)^.6, d the squared distance of the centres, c the squared diagonal of the box around both; iou where c is 0 */
+float box_diou(box a, box b, iou rule);
 
 /* ---- planes.c: layers that move values about -------------------------------------------------------------------------------- */
 

@@ -14,9 +14,8 @@ static float overlap(float x1, float w1, float x2, float w2) {
     return right - left;
 }
 
-/* i/u, i the area of the intersection, u of the union. Without area it is NaN (over no threshold) or 0, as the rule says.
- * Source: box.c box_iou, pjreddie and AlexeyAB. */
-static float box_iou(box a, box b, iou rule) {
+/* Source: box.c box_iou, pjreddie and AlexeyAB. */
+float box_iou(box a, box b, iou rule) {
     const float w = overlap(a.x, a.w, b.x, b.w), h = overlap(a.y, a.h, b.y, b.h);
     const float i = w < 0 || h < 0 ? 0 : w * h;
     const float u = a.w * a.h + b.w * b.h - i;
@@ -41,7 +40,7 @@ static float distance_term(float quotient, const measure *m) {
 
 /* iou - (d/c)^exponent, d the squared distance of the centres, c the squared diagonal of the box around both; iou where c is 0.
  * Source: AlexeyAB box.c box_diou, box_diounms; hank-ai box.cpp, where the power of the second is a float's. */
-static float box_diou(box a, box b, const measure *m) {
+static float distance_iou(box a, box b, const measure *m) {
     const float i = box_iou(a, b, m->iou);
     const float w = fmaxf(a.x + a.w / 2, b.x + b.w / 2) - fminf(a.x - a.w / 2, b.x - b.w / 2);
     const float h = fmaxf(a.y + a.h / 2, b.y + b.h / 2) - fminf(a.y - a.h / 2, b.y - b.h / 2);
@@ -51,8 +50,13 @@ static float box_diou(box a, box b, const measure *m) {
     return i - distance_term(d / c, m);
 }
 
+float box_diou(box a, box b, iou rule) {
+    const measure m = {.kind = NMS_GREEDYNMS, .iou = rule};
+    return distance_iou(a, b, &m);
+}
+
 static float overlap_measure(box a, box b, const measure *m) {
-    return m->kind == NMS_GREEDYNMS || m->kind == NMS_DIOUNMS ? box_diou(a, b, m) : box_iou(a, b, m->iou);
+    return m->kind == NMS_GREEDYNMS || m->kind == NMS_DIOUNMS ? distance_iou(a, b, m) : box_iou(a, b, m->iou);
 }
 
 /* Sorts order (n, in place) by descending score[row*stride], equal ones (and NaN, equal to all) as they were; scratch (n). Halves

@@ -33,3 +33,9 @@ size_t hierarchy_top_prediction(const float *predictions, const tree *t, float t
         group = (size_t)t->child[best];
     }
 }
+
+float hierarchy_probability(const float *predictions, const tree *t, int node, size_t stride) {
+    float product = 1;
+    for (; node >= 0; node = t->parent[node]) product = product * predictions[(size_t)node * stride];
+    return product;
+}

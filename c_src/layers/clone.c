@@ -13,6 +13,7 @@ static void forget_pointers(layer *l) {
                         &l->rolling_mean,
                         &l->rolling_variance,
                         &l->anchors,
+                        &l->class_weights,
                         &l->output,
                         &l->delta,
                         &l->x,
@@ -32,7 +33,7 @@ static void forget_pointers(layer *l) {
     l->batchnorm = l->blur = NULL;
     l->inner = NULL;
     l->sources = NULL;
-    l->mask = NULL;
+    l->mask = l->map = NULL;
     l->softmax_tree = NULL;
     l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = l->sequences = l->n_inner = 0;
     l->cached = CACHED_NOTHING;
@@ -53,13 +54,16 @@ static float *array_of(float *from, int share) {
 }
 
 static status copy_arrays(layer *l, const layer *from, int share) {
-    float **to[] = {&l->weights, &l->biases, &l->scales, &l->rolling_mean, &l->rolling_variance, &l->anchors};
-    float *given[] = {from->weights, from->biases, from->scales, from->rolling_mean, from->rolling_variance, from->anchors};
+    float **to[] = {&l->weights,          &l->biases,  &l->scales,       &l->rolling_mean,
+                    &l->rolling_variance, &l->anchors, &l->class_weights};
+    float *given[] = {from->weights,          from->biases,  from->scales,       from->rolling_mean,
+                      from->rolling_variance, from->anchors, from->class_weights};
     for (size_t i = 0; i < sizeof to / sizeof *to; ++i)
         if (given[i] && !(*to[i] = array_of(given[i], share))) return STATUS_OUT_OF_MEMORY;
     l->sources = copied(from->sources, from->n_sources * sizeof *from->sources);
     l->mask = copied(from->mask, from->n * sizeof *from->mask);
-    if ((from->sources && !l->sources) || (from->mask && !l->mask)) return fail(STATUS_OUT_OF_MEMORY, "no memory for a layer");
+    l->map = copied(from->map, from->n_map * sizeof *from->map);
+    if ((from->sources && !l->sources) || (from->mask && !l->mask) || (from->map && !l->map)) return fail(STATUS_OUT_OF_MEMORY, "no memory for a layer");
     return from->softmax_tree ? set_softmax_tree(l, from->softmax_tree->parent, from->softmax_tree->n) : STATUS_OK;
 }
 

@@ -7,14 +7,13 @@
 
 static status forward_detection_layer(layer *l, const network_state *state) {
     memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
-    if (!l->softmax) return STATUS_OK;
-    for (size_t b = 0; b < state->batch; ++b) {
+    for (size_t b = 0; b < state->batch && l->softmax; ++b) {
         for (size_t i = 0; i < l->side * l->side; ++i) {
             float *cell = l->output + b * l->outputs + i * l->classes;
             softmax_cpu(cell, l->classes, 1, 1, l->layer_rule.arithmetic.softmax, cell);
         }
     }
-    return STATUS_OK;
+    return head_loss(l, state, LOSS_OF_DETECTION);
 }
 
 status make_detection_layer(layer **made, const head_options *o, const layer_rule *rule) {
@@ -35,7 +34,9 @@ status make_detection_layer(layer **made, const head_options *o, const layer_rul
     l->n = l->total = o->n, l->side = o->side, l->classes = o->classes, l->coords = o->coords;
     l->softmax = o->softmax, l->sqrt = o->sqrt;
     l->layer_rule = *rule;
+    l->has_cost = 1;
     l->forward = forward_detection_layer;
+    l->backward = backward_loss;
     *made = l;
     return STATUS_OK;
 }

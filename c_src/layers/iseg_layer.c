@@ -19,7 +19,9 @@ status make_iseg_layer(layer **made, size_t c, size_t h, size_t w, size_t classe
     if (!l) return STATUS_SHAPE;
     l->classes = classes;
     l->layer_rule = *rule;
+    l->has_cost = 1;
     l->forward = forward_iseg_layer;
+    l->backward = backward_loss;
     *made = l;
     return STATUS_OK;
 }

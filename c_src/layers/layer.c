@@ -34,6 +34,7 @@ void free_layer(layer *l) {
                        l->rolling_mean,
                        l->rolling_variance,
                        l->anchors,
+                       l->class_weights,
                        l->output,
                        l->delta,
                        l->x,
@@ -57,6 +58,7 @@ void free_layer(layer *l) {
     free_layer(l->blur);
     free(l->sources);
     free(l->mask);
+    free(l->map);
     free(l);
 }
 

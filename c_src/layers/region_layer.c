@@ -40,11 +40,11 @@ static status forward_region_layer(layer *l, const network_state *state) {
     if (l->layer_rule.region == REGION_FLATTENED) {
         flatten_cpu(state->input, state->batch, cells, entries * l->n, 1, l->output);
         for (size_t i = 0; i < heads * cells; ++i) activate_flat(l, l->output + i * entries);
-        return STATUS_OK;
+        return head_loss(l, state, LOSS_OF_FLAT_REGION);
     }
     memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
     for (size_t i = 0; i < heads; ++i) activate_planes(l, state->input + i * entries * cells, l->output + i * entries * cells);
-    return STATUS_OK;
+    return head_loss(l, state, LOSS_OF_PLANAR_REGION);
 }
 
 status make_region_layer(layer **made, const head_options *o, const float *anchors, const layer_rule *rule) {
@@ -64,7 +64,9 @@ status make_region_layer(layer **made, const head_options *o, const float *ancho
     l->softmax = o->softmax;
     l->background = o->background, l->classfix = o->classfix;
     l->layer_rule = *rule;
+    l->has_cost = 1;
     l->forward = forward_region_layer;
+    l->backward = backward_loss;
     *made = l;
     return STATUS_OK;
 }

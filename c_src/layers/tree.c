@@ -11,6 +11,7 @@ void free_tree(tree *t) {
     free(t->child);
     free(t->group_offset);
     free(t->group_size);
+    free(t->group);
     free(t);
 }
 
@@ -22,7 +23,8 @@ static tree *make_tree(size_t n) {
     t->child = calloc(n, sizeof *t->child);
     t->group_offset = calloc(n, sizeof *t->group_offset);
     t->group_size = calloc(n, sizeof *t->group_size);
-    if (t->parent && t->child && t->group_offset && t->group_size) return t;
+    t->group = calloc(n, sizeof *t->group);
+    if (t->parent && t->child && t->group_offset && t->group_size && t->group) return t;
     free_tree(t);
     return NULL;
 }
@@ -32,6 +34,7 @@ static void fill_tree(tree *t, const int *parent) {
     for (size_t i = 0; i < t->n; ++i) {
         if (i == 0 || parent[i] != parent[i - 1]) t->group_offset[t->groups++] = i;
         ++t->group_size[t->groups - 1];
+        t->group[i] = t->groups - 1;
         t->parent[i] = parent[i];
         t->child[i] = -1;
         if (parent[i] >= 0) t->child[parent[i]] = (int)(t->groups - 1);

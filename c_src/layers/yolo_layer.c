@@ -24,7 +24,7 @@ static status forward_yolo_layer(layer *l, const network_state *state) {
         }
         spread(head, 2 * cells, l->scale_x_y);
     }
-    return STATUS_OK;
+    return head_loss(l, state, LOSS_OF_YOLO);
 }
 
 /* x, y and all uncertainties through the logistic, x and y spread; w and h stay. */
@@ -62,6 +62,8 @@ static status make_head(layer **made, const head_options *o, size_t coords, cons
     memcpy(l->anchors, anchors, 2 * o->total * sizeof *anchors);
     l->n = o->n, l->total = o->total, l->classes = o->classes, l->coords = o->coords;
     l->scale_x_y = o->scale_x_y;
+    l->has_cost = 1;
+    l->backward = backward_loss;
     *made = l;
     return STATUS_OK;
 }

@@ -46,6 +46,9 @@ _LATER_KEYS = (
     | _keys("route", "groups group_id stream wait_stream")
     | _keys("shortcut", "weights_type weights_normalization")
     | _keys("yolo", "scale_x_y new_coords nms_kind beta_nms iou_loss iou_normalizer cls_normalizer iou_thresh max_delta")
+    | _keys("yolo", "obj_normalizer delta_normalizer iou_thresh_kind label_smooth_eps objectness_smooth counters_per_class")
+    | _keys("yolo", "focal_loss show_details")
+    | _keys("region", "focal_loss")
     | _keys("rnn", "logistic")
     | _keys("crnn", "output hidden size stride dilation pad padding groups xnor")
     | _keys("dropout", "dropblock dropblock_size_rel dropblock_size_abs")
@@ -90,6 +93,11 @@ _PJREDDIE = Dialect(
     crnn_padding=1,
     dropout_probability=0.5,
     yolo_max_boxes=90,
+    yolo_iou_normalizer=1.0,
+    truth_row=5,
+    region_boxes=30,  # src/region_layer.c:29,186
+    region_class_last=True,
+    cost_types=frozenset("seg sse masked smooth L1 wgan".split()),
     plain_shortcut_weights=False,
     normalization_alpha=0.0001,
     training=_FIRST_TRAINING,
@@ -122,6 +130,11 @@ _ALEXEYAB = replace(
     dropout_probability=0.2,
     yolo_max_boxes=200,
     training=_LATER_TRAINING,
+    yolo_iou_normalizer=0.75,  # src/parser.c:469
+    truth_row=6,  # the last is a number for tracking
+    region_boxes=None,
+    region_class_last=False,
+    cost_types=frozenset("sse masked smooth".split()),
     plain_shortcut_weights=False,  # src/parser.c:933 looks at the other option
     profile="alexeyab-cpu",
 )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .frameworks import framework_profiles
+from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
 from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
@@ -80,6 +81,7 @@ _PJREDDIE_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    losses=PJREDDIE_LOSSES,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     copied_delta="overwritten",
@@ -107,6 +109,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         box="double",
         diou="double",
     ),
+    losses=ALEXEYAB_LOSSES,
     direct_1x1="stride x 1",
     input_delta="overwritten",
     copied_delta="overwritten",
@@ -132,6 +135,7 @@ _HANK_AI_LAYERS = replace(
         box="float",
         diou="float",
     ),
+    losses=HANK_AI_LOSSES,
     scan="anchors outer",
 )
 
@@ -187,6 +191,7 @@ _PROFILES = (
                 "leaky": "src/activations.h:42",
                 "piecewise": "src/activations.h:21-58",
                 "iou": "src/box.c box_iou",
+                "losses": "src/yolo_layer.c:84-244, src/blas.c:238-274",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "crnn_sides": "src/parser.c:217 passes w, h where src/crnn_layer.c:26 takes h, w",
             }
@@ -223,6 +228,7 @@ _PROFILES = (
                 "piecewise": "src/activations.h:48-97",
                 "shortcut_sums": "src/shortcut_layer.c forward_shortcut_layer",
                 "iou": "src/box.c box_iou",
+                "losses": "src/yolo_layer.c:161-646, src/box.c:226-450, src/blas.c:387-423",
                 "unbox": "src/yolo_layer.c correct_yolo_boxes",
                 "region": "src/region_layer.c forward_region_layer",
             }
@@ -245,6 +251,7 @@ _PROFILES = (
                 "softmax": "src-lib/blas.cpp:641",
                 "box": "src-lib/yolo_layer.cpp:38",
                 "diou": "src-lib/box.cpp:145",
+                "losses": "src-lib/yolo_layer.cpp:74-710, src-lib/box.cpp:465-680",
                 "scan": "src-lib/yolo_layer.cpp:1249",
                 "rates": "src-lib/darknet_network.cpp:133: pow and exp of floats are powf and expf in C++",
             }

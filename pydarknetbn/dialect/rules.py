@@ -15,6 +15,7 @@ __all__ = [
     "Evidence",
     "Host",
     "LayerRule",
+    "LossRule",
     "Profile",
     "RateRule",
     "TrainingDefaults",
@@ -88,10 +89,31 @@ class ArithmeticRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossRule:
+    """How losses compute; the fields of `loss_rule` in the C header, and what a program tells of a [yolo].
+
+    Args:
+        yolo_tells: *scores*: means of objectness and class; or *losses*: what boxes and scores cost.
+    """
+
+    functions: Precision
+    box_deltas: Literal["replaced", "added"]
+    class_mark: Literal["first", "own"]
+    spared: Literal["overlapping", "overlapping and sure"]
+    non_numbers: Literal["kept", "replaced"]
+    score_sums: Literal["batch", "image"]
+    smooth_sign: Literal["away", "towards"]
+    aspect_guard: float
+    probability_guard: float
+    yolo_tells: Literal["scores", "losses"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRule:
     """What differs between forks in the layers around batchnorm; the fields of `layer_rule` in the C header."""
 
     arithmetic: ArithmeticRule
+    losses: LossRule
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
     copied_delta: Literal["added", "overwritten"]
@@ -207,7 +229,11 @@ class Dialect:
         inner_order: of a [gru], [lstm] or [conv_lstm], the layers inside in file order.
         rnn_has_hidden: an [rnn] reads hidden=; else it has as many hidden values as outputs.
         crnn_padding: of a [crnn] without padding=.
-        dropout_probability, yolo_max_boxes: defaults of cfg keys that differ.
+        dropout_probability, yolo_max_boxes, yolo_iou_normalizer: defaults of cfg keys that differ.
+        truth_row: floats of a box in the truth of a [yolo]; those of a [region] are as many, or, where that is not 4 + 1, more.
+        region_boxes: how many a [region] reads, whatever max= says; None: max=, else as many as a [yolo].
+        region_class_last: a box's class stands behind its coords= and not behind the first four.
+        cost_types: those of a [cost] that its program knows; any other is sse there.
         plain_shortcut_weights: its program takes weights of a [shortcut] without a normalization, and does not end there.
         normalization_alpha: default of the alpha of a [normalization].
         training: defaults of [net] for training.
@@ -232,6 +258,11 @@ class Dialect:
     crnn_padding: int
     dropout_probability: float
     yolo_max_boxes: int
+    yolo_iou_normalizer: float
+    truth_row: int
+    region_boxes: int | None
+    region_class_last: bool
+    cost_types: frozenset[str]
     plain_shortcut_weights: bool
     normalization_alpha: float
     training: TrainingDefaults

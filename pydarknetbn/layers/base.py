@@ -11,7 +11,7 @@ from .._native import Array, CData
 from ..dialect import ACTIVATIONS, Dialect, Profile
 from ..errors import CfgError, DarknetError, StateError, UnsupportedError
 from ..options import Section, close_match
-from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions
+from .records import ORDINARY_TRAINING, WHOLE_FILE, FileOptions, Head, Initial, Shape, TrainOptions, Truth
 
 __all__ = [
     "BATCHNORM_ARRAYS",
@@ -22,6 +22,7 @@ __all__ = [
     "Layer",
     "Shape",
     "TrainOptions",
+    "Truth",
     "activation_of",
     "layer_rule",
     "made",
@@ -98,6 +99,7 @@ class Layer:
         trainer: for [dropout] and [cost], which pass their input on, what runs instead in training.
         mask: of a [dropout]: (batch, c, h, w), not 0 where training forwards keep a value; it counts until it is set to None,
             when each forward draws its own again.
+        truth: what its loss compares with; None: it has none that is computed.
     """
 
     type: str
@@ -122,6 +124,7 @@ class Layer:
     train: TrainOptions = ORDINARY_TRAINING
     trainer: CData | None = None
     mask: Array | None = None
+    truth: Truth | None = None
 
     def __repr__(self) -> str:
         return f"Layer({self.index}, {self.type}, {self.in_shape} -> {self.out_shape})"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
+from .losses import detection_loss
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset(
-    "class_scale coord_scale forced jitter max noobject_scale object_scale random reorg rescore resize".split()
-)
+WITHOUT_EFFECT = frozenset("jitter max reorg resize".split())
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -34,13 +33,15 @@ def build(section: Section, context: Context) -> Layer:
         cells = f"{options.side} x {options.side} cells x {boxes} = {takes} values"
         rest = f"but the layer before gives {context.in_shape.floats}; set output= there, or side=, num= or classes="
         raise section.error(f"{where} takes {cells}, {rest}", "classes")
+    native = made(section, "detection", options, layer_rule(context))
     return Layer(
         type=section.type,
         index=section.index,
         line=section.line,
         in_shape=context.in_shape,
         out_shape=context.in_shape,
-        native=made(section, "detection", options, layer_rule(context)),
+        native=native,
         head=Head(options.classes, (), tuple(range(options.n))),
+        truth=detection_loss(section, native, options.side, options.classes, options.coords),
         detail=f"{options.classes} classes, {options.side} x {options.side} cells of {options.n} boxes",
     )

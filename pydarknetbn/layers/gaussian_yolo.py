@@ -9,7 +9,10 @@ from .base import Context, Head, Layer, layer_rule, made
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = yolo.WITHOUT_EFFECT
+WITHOUT_EFFECT = yolo.WITHOUT_EFFECT | frozenset(
+    "cls_normalizer counters_per_class focal_loss ignore_thresh iou_loss iou_normalizer iou_thresh iou_thresh_kind "
+    "label_smooth_eps map max max_delta obj_normalizer objectness_smooth show_details truth_thresh".split()
+)
 _POINTS = ("center", "left_top", "right_bottom")
 
 

@@ -1,4 +1,4 @@
-"""[cost] and [empty]: nothing happens in inference, but they count as layers."""
+"""[empty]: nothing happens, but it counts as a layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .base import Context, Layer
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset("type scale ratio noobj thresh".split())
+WITHOUT_EFFECT = frozenset[str]()
 
 
 def build(section: Section, context: Context) -> Layer:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ..trees import Tree
 
-__all__ = ["ORDINARY_TRAINING", "WHOLE_FILE", "FileOptions", "Head", "Initial", "Shape", "TrainOptions"]
+__all__ = ["ORDINARY_TRAINING", "WHOLE_FILE", "FileOptions", "Head", "Initial", "Shape", "TrainOptions", "Truth"]
 
 
 class Shape(NamedTuple):
@@ -94,6 +94,26 @@ class TrainOptions:
     stop: bool = False
     dont_update: int = 0
     only_statistics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a layer with a loss compares an image with.
+
+    Args:
+        kind: *values*: one for each of its own; *boxes*: rows x, y, w, h and more; *cells*: of a grid, 0 or 1, the classes, a box.
+        floats: of one image.
+        boxes, row, class_at: of boxes, how many rows, their floats, and where in one the class stands.
+        side, classes: of cells.
+    """
+
+    kind: Literal["values", "boxes", "cells"]
+    floats: int
+    boxes: int = 0
+    row: int = 0
+    class_at: int = 0
+    side: int = 0
+    classes: int = 0
 
 
 class Initial(NamedTuple):

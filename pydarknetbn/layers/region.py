@@ -6,14 +6,12 @@ from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
 from .hierarchy import map_of, set_tree, tree_of
+from .losses import region_loss
 from .yolo import MOST_ANCHORS, anchors_of, check_channels, head_options
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = frozenset(
-    "absolute bias_match class_scale coord_scale focal_loss jitter log mask_scale max noobject_scale object_scale random "
-    "rescore resize sqrt thresh".split()
-)
+WITHOUT_EFFECT = frozenset("absolute jitter log random resize sqrt".split())
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -43,5 +41,6 @@ def build(section: Section, context: Context) -> Layer:
         out_shape=context.in_shape,
         native=native,
         head=head,
+        truth=region_loss(section, context, native, options.coords, head.map),
         detail=f"{options.classes} classes, {total} anchors",
     )

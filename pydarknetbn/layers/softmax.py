@@ -5,11 +5,12 @@ from __future__ import annotations
 from ..options import Section
 from .base import Context, Layer, layer_rule, made
 from .hierarchy import set_tree, tree_of
+from .losses import value_loss
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
 
-WITHOUT_EFFECT = frozenset({"noloss", "spatial"})  # spatial: the forks' CPU code ignores it
+WITHOUT_EFFECT = frozenset({"spatial"})  # spatial: the forks' CPU code ignores it
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -19,6 +20,7 @@ def build(section: Section, context: Context) -> Layer:
     temperature = section.number("temperature", 1.0)
     native = made(section, "softmax", *context.in_shape, groups, temperature, layer_rule(context))
     set_tree(native, tree)
+    truth = None if section.flag("noloss") else value_loss(native, context.in_shape.floats)
     return Layer(
         type=section.type,
         index=section.index,
@@ -27,4 +29,5 @@ def build(section: Section, context: Context) -> Layer:
         out_shape=context.in_shape,
         native=native,
         flat="is a softmax",
+        truth=truth,
     )

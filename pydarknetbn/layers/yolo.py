@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from .. import _native
 from ..options import Section
 from .base import Context, Head, Layer, layer_rule, made
+from .hierarchy import map_of
+from .losses import yolo_loss
 
 __all__ = [
     "MOST_ANCHORS",
@@ -27,10 +29,8 @@ MOST_ANCHORS = 1 << 16
 NMS_KINDS = ("default", "greedynms", "diounms")
 
 WITHOUT_EFFECT = frozenset(
-    "class_normalizer cls_normalizer counters_per_class delta_normalizer dets_for_show dets_for_track "
-    "embedding_layer focal_loss ignore_thresh iou_loss iou_normalizer iou_thresh iou_thresh_kind jitter label_smooth_eps "
-    "max max_delta obj_normalizer objectness_smooth random resize show_details sim_thresh track_ciou_norm "
-    "track_history_size truth_thresh uc_normalizer map".split()
+    "class_normalizer delta_normalizer dets_for_show dets_for_track embedding_layer jitter random resize sim_thresh "
+    "track_ciou_norm track_history_size uc_normalizer".split()
 )
 
 
@@ -61,6 +61,7 @@ def build(section: Section, context: Context) -> Layer:
         out_shape=context.in_shape,
         native=native,
         head=head,
+        truth=yolo_loss(section, context, native, options.classes, map_of(section, context, options.classes)),
         detail=f"{options.classes} classes, mask {','.join(str(entry) for entry in mask)}",
     )
 

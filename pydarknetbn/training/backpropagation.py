@@ -36,6 +36,7 @@ class Pass:
         time_steps: of the batch.
         cache: batchnorms keep what a backward needs.
         truth: what the losses compared with; None: nothing, and no delta is there yet.
+        seen: images that the network was trained with, the batch's included.
     """
 
     x: Array
@@ -43,6 +44,7 @@ class Pass:
     time_steps: int
     cache: bool = False
     truth: Array | None = None
+    seen: int = 0
 
 
 def prepare_delta(layer: Layer, batch: int, start: Literal["cleared", "kept", "multiplied"]) -> None:

@@ -75,7 +75,11 @@ def _without_beta(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
 
 
 def _accumulating(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
-    kept = [layer for layer in layers[:-1] if not profile.training.trains(layer.type) and layer.native is not None]
+    kept = [
+        layer
+        for layer in layers[:-1]
+        if not profile.training.trains(layer.type) and layer.native is not None and not layer.native.has_cost
+    ]
     if kept:
         yield f"the delta of {_named(kept)} is never cleared: what earlier minibatches left is added to each gradient"
 

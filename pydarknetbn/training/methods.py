@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._native import Array, input_array
+from .._native import Array
 from ..errors import StateError
-from .backpropagation import backpropagate, fill_deltas
+from .backpropagation import Pass, backpropagate, fill_deltas
 from .faults import training_faults
 from .fitting import Batches, History, fit_network
 from .freezing import freeze_layers
+from .losses import Loss, layers_with_loss, read_losses
 from .settings import TrainSettings, read_settings
 from .stepping import rates_of, take_step
+from .truths import pack_truth
 
 if TYPE_CHECKING:
     from ..network import Network
@@ -27,6 +29,7 @@ __all__ = [
     "freeze",
     "generator",
     "learning_rate",
+    "loss",
     "seen",
     "set_generator",
     "set_seen",
@@ -37,7 +40,39 @@ __all__ = [
 ]
 
 
-def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None = None) -> Array:
+def loss(net: Network, x: Array, truth: object) -> Loss:
+    """Runs a training forward and compares its output with the truth; `backward()` then goes back from there.
+
+    Batchnorms take the batch's statistics and move their rolling arrays, as in `forward(x, train=True)`. Deltas start as zeros, as
+    in the first step of a training. What counts the images that were seen, such as the first 12,800 of a [region], takes
+    `seen` and this batch.
+
+    Args:
+        net: the network.
+        x: as `forward` takes it.
+        truth: what the layers with a loss read, float32 (batch, truths): one-hot classes or values; boxes as the dialect's program
+            has them, rows x, y, w, h, class and more up to max=, relative to the input; for a [detection] its grid. Or, for heads,
+            a list with each image's labels (n, 5), class x y w h, which may be empty; for classifiers the classes, whole numbers
+            (batch,).
+
+    Returns:
+        The cost that the fork's program reports, and what each layer says.
+
+    Raises:
+        DtypeError, ShapeError: x or truth is not as told, or a box is not in the picture or of no class.
+        UnsupportedError: no layer has a loss, or one has a loss that is not computed.
+        StateError: after `close`.
+    """
+    with net.turn():
+        x = net.checked(x)
+        found = layers_with_loss(net.layers, net.origin.cfg)
+        packed = pack_truth(truth, found, x.shape[0])
+        done = Pass(x, True, net.time_steps, cache=True, truth=packed, seen=net.seen + x.shape[0])
+        net.runner.run(done, keep_all=True, starts=lambda _: "cleared")
+        return read_losses(net.layers, net.arithmetic.layers.losses)
+
+
+def backward(net: Network, delta: Array | Sequence[Array] | None = None, *, train: bool | None = None) -> Array:
     """Carries a delta (minus the gradient of the loss) back through the last forward; adds to the `*_updates` of the layers.
 
     What a profile's program does wrongly is done as wrongly: see `training_faults`.
@@ -45,7 +80,7 @@ def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None
     Args:
         net: the network.
         delta: (batch, c, h, w) of the last layer; with heads a list, one for each, of what the head's input is before its
-            logistic.
+            logistic. None: what `loss` left, once.
         train: False gives the fork's backward outside training; None: as the forward was.
 
     Returns:
@@ -53,7 +88,7 @@ def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None
 
     Raises:
         DtypeError, ShapeError: a delta is not as told.
-        StateError: no forward with train=True or cache=True before it.
+        StateError: no forward with train=True or cache=True before it, or without a delta no loss.
         UnsupportedError: a layer has no backward.
     """
     name = net.origin.cfg.name
@@ -61,7 +96,11 @@ def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None
         done = net.runner.done
         if done is None:
             raise StateError(f"{name}: backward needs forward(x, train=True) before it")
-        fill_deltas(net.layers, net.kept, delta, done.x.shape[0])
+        if delta is not None:
+            fill_deltas(net.layers, net.kept, delta, done.x.shape[0])
+        elif done.truth is None:
+            raise StateError(f"{name}: backward without a delta needs loss(x, truth) before it, for each backward one")
+        net.runner.done = replace(done, truth=None)  # on the way back the deltas are changed
         done = done if train is None else replace(done, train=train)
         rule, workspace = net.arithmetic.training, net.runner.workspace
         into = backpropagate(net.layers, done, rule, name=name, wants_input=True, workspace=workspace)
@@ -69,7 +108,7 @@ def backward(net: Network, delta: Array | Sequence[Array], *, train: bool | None
     return into
 
 
-def train_step(net: Network, x: Array, truth: Array) -> float:
+def train_step(net: Network, x: Array, truth: object) -> float:
     """One step: forward and backward of each minibatch, then one update of the parameters.
 
     The rows are split into `net.settings.subdivisions` minibatches. Their gradients come together, but each has its own forward:
@@ -82,7 +121,7 @@ def train_step(net: Network, x: Array, truth: Array) -> float:
     Args:
         net: the network.
         x: (rows, c, h, w), as `forward` takes it.
-        truth: (rows, truths), float32.
+        truth: of all rows, in any form that `loss` takes.
 
     Returns:
         What the fork's train_network returns: the minibatches' costs over all rows, in float32.
@@ -90,11 +129,10 @@ def train_step(net: Network, x: Array, truth: Array) -> float:
     Raises:
         DtypeError, ShapeError: x or truth is not as told, or rows are no multiple of the subdivisions.
         CfgError: a value of [net] is none of a training.
-        UnsupportedError: a layer has no backward, or none has a loss.
+        UnsupportedError: a layer has no backward, none has a loss, or one a loss that is not computed.
     """
     with net.turn():
-        x = net.checked_input(x)
-        return take_step(net, x, input_array(truth, "truth", ("rows", "truths")))
+        return take_step(net, net.checked(x), truth)
 
 
 def fit(

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from .._native import Array
 from ..dialect import TrainingRule
-from ..errors import ShapeError, UnsupportedError
+from ..errors import ShapeError
 from ..layers import Layer
 from ..weights import header_of
 from .adam import adam_step
-from .backpropagation import Pass, backpropagate, natives_of, update_parameters, updated_layers
+from .backpropagation import Pass, backpropagate, update_parameters, updated_layers
+from .losses import layers_with_loss, network_cost
 from .rates import Rates
+from .truths import pack_truth
 
 if TYPE_CHECKING:
     from ..network import Network
 
-__all__ = ["network_cost", "rates_of", "start_of_delta", "take_step"]
+__all__ = ["rates_of", "start_of_delta", "take_step"]
 
 
 def start_of_delta(layer: Layer, rule: TrainingRule) -> Literal["cleared", "kept", "multiplied"]:
@@ -27,38 +28,22 @@ def start_of_delta(layer: Layer, rule: TrainingRule) -> Literal["cleared", "kept
     return rule.cleared if rule.trains(layer.type) else "kept"
 
 
-def network_cost(layers: Sequence[Layer], name: str) -> np.float32:
-    """The mean of the costs of all layers that have one, in floats, as the forks count it.
-
-    Raises:
-        UnsupportedError: no layer has one.
-    """
-    costs = [np.float32(native.cost) for layer in layers for native in natives_of(layer) if native.has_cost]
-    if not costs:
-        raise UnsupportedError(f"{name}: no layer has a loss; training needs one, such as [cost], [softmax] or [yolo]")
-    total = np.float32(0)
-    for cost in costs:
-        total += cost
-    mean: np.float32 = total / np.float32(len(costs))
-    return mean
-
-
 def rates_of(net: Network) -> Rates:
     """The learning rates of a network's settings in its profile."""
     return Rates(net.settings, net.arithmetic.training.rates)
 
 
-def take_step(net: Network, x: Array, truth: Array) -> float:
+def take_step(net: Network, x: Array, truth: object) -> float:
     """What `Network.train_step` does, in the network's turn."""
-    progress, name = net.progress, net.origin.cfg.name
-    minibatch = _minibatch(net, x, truth)
+    progress, minibatch = net.progress, _minibatch(net, len(x))
+    packed = pack_truth(truth, layers_with_loss(net.layers, net.origin.cfg), len(x))
     before, total = net.seen, np.float32(0)
     iteration = max(before, 0) // len(x) if progress.iteration is None else progress.iteration
     progress.rows = len(x)
     try:
         for start in range(0, len(x), minibatch):
             progress.seen = before + start + minibatch  # before the forward: some losses look at it
-            total += _minibatch_cost(net, x[start : start + minibatch], truth[start : start + minibatch], name)
+            total += _minibatch_cost(net, x[start : start + minibatch], packed[start : start + minibatch])
     except BaseException:
         progress.seen = before
         raise
@@ -69,24 +54,22 @@ def take_step(net: Network, x: Array, truth: Array) -> float:
     return float(total / np.float32(len(x)))
 
 
-def _minibatch(net: Network, x: Array, truth: Array) -> int:
-    rows, parts = len(x), net.settings.subdivisions
-    if len(truth) != rows:
-        raise ShapeError(f"expected a row of truth for each of {rows} rows of x, got {len(truth)}")
+def _minibatch(net: Network, rows: int) -> int:
+    parts = net.settings.subdivisions
     if rows % (parts * net.time_steps):
         steps = f" of {net.time_steps} time steps" if net.time_steps > 1 else ""
         raise ShapeError(f"expected rows that make {parts} equal subdivisions{steps}, got {rows}; see net.settings")
     return rows // parts
 
 
-def _minibatch_cost(net: Network, x: Array, truth: Array, name: str) -> np.float32:
-    rule = net.arithmetic.training
-    done = Pass(x, train=True, time_steps=net.time_steps, cache=True, truth=truth)
+def _minibatch_cost(net: Network, x: Array, truth: Array) -> np.float32:
+    rule, name = net.arithmetic.training, net.origin.cfg.name
+    done = Pass(x, train=True, time_steps=net.time_steps, cache=True, truth=truth, seen=max(net.seen, 0))
     done = net.runner.run(done, keep_all=True, starts=lambda layer: start_of_delta(layer, rule))
-    cost = network_cost(net.layers, name)
+    cost = network_cost(net.layers)
     backpropagate(net.layers, done, rule, name=name, wants_input=False, workspace=net.runner.workspace)
-    net.progress.cost = float(cost)
-    return cost
+    net.progress.cost = cost
+    return np.float32(cost)
 
 
 def _update(net: Network, rows: int) -> None:

@@ -1,0 +1,164 @@
+/* What the heads with a loss share: whether a truth can be read, the images one after another, and what is told of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../internal.h"
+#include "../kernels/losses.h"
+
+status set_loss(layer *l, const loss_options *o, const int *map, size_t n_map, const float *class_weights) {
+    for (size_t i = 0; i < n_map; ++i)
+        if (map[i] < 0 || (size_t)map[i] >= l->classes)
+            return fail(STATUS_SHAPE, "class %zu of the map is %d, there are %zu", i, map[i], l->classes);
+    int *own_map = n_map ? malloc(n_map * sizeof *map) : NULL;
+    float *own_weights = class_weights ? make_array(l->classes) : NULL;
+    if ((n_map && !own_map) || (class_weights && !own_weights)) {
+        free(own_map);
+        array_release(own_weights);
+        return fail(STATUS_OUT_OF_MEMORY, "no memory for a loss");
+    }
+    if (own_map) memcpy(own_map, map, n_map * sizeof *map);
+    if (own_weights) memcpy(own_weights, class_weights, l->classes * sizeof *class_weights);
+    free(l->map);
+    array_release(l->class_weights);
+    l->loss = *o;
+    l->map = own_map, l->n_map = n_map;
+    l->class_weights = own_weights;
+    return STATUS_OK;
+}
+
+int has_truth(const layer *l, const network_state *state) {
+    return state->truth && l->loss.truths;
+}
+
+status backward_loss(layer *l, const network_state *state) {
+    if (state->delta) axpy_cpu(state->batch * l->inputs, 1, l->delta, state->delta);
+    return STATUS_OK;
+}
+
+/* ---- a truth ---------------------------------------------------------------------------------------------------------------- */
+
+static int is_within(float x, float limit) {
+    return x >= 0 && x <= limit; /* false for NaN */
+}
+
+static status check_row(const layer *l, const float *row, size_t image, size_t t) {
+    const int alone = tells_class_alone(l, row);
+    const size_t classes = l->map && !alone ? l->n_map : l->classes;
+    const float told = row[l->loss.class_at];
+    if (!alone && !(is_within(row[0], 1) && is_within(row[1], 1) && is_within(row[2], HUGE_VALF) && is_within(row[3], HUGE_VALF)))
+        return fail(STATUS_SHAPE,
+                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides of 0 or more", t,
+                    image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
+    if (!(told >= 0 && told < (float)classes))
+        return fail(STATUS_SHAPE, "box %zu of image %zu has class %g; expected 0 to %zu", t, image, (double)told, classes - 1);
+    return STATUS_OK;
+}
+
+static status check_truth(const layer *l, const network_state *state) {
+    const loss_options *o = &l->loss;
+    for (size_t b = 0; b < state->batch; ++b) {
+        const float *rows = state->truth + b * o->truths;
+        for (size_t t = 0; t < o->boxes && rows[t * o->row] != 0; ++t) {
+            status s = check_row(l, rows + t * o->row, b, t);
+            if (s != STATUS_OK) return s;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- the images of a batch -------------------------------------------------------------------------------------------------- */
+
+static void loss_of_image(const loss_image *m, head_kind kind) {
+    switch (kind) {
+        case LOSS_OF_YOLO: yolo_loss(m); break;
+        case LOSS_OF_PLANAR_REGION: planar_region_loss(m); break;
+        case LOSS_OF_FLAT_REGION: flat_region_loss(m); break;
+        case LOSS_OF_DETECTION: detection_loss(m); break;
+    }
+}
+
+static void add_sums(loss_sums *total, const loss_sums *s) {
+    total->count += s->count, total->class_count += s->class_count;
+    total->iou += s->iou, total->iou_loss += s->iou_loss, total->giou_loss += s->giou_loss;
+    total->recall += s->recall, total->recall75 += s->recall75;
+    total->class_score += s->class_score, total->any_class_score += s->any_class_score;
+    total->objectness += s->objectness, total->any_objectness += s->any_objectness;
+}
+
+static loss_sums losses_of_batch(layer *l, const network_state *state, head_kind kind, float *delta) {
+    const loss_rule *rule = &l->layer_rule.losses;
+    const int alone = kind == LOSS_OF_YOLO && rule->score_sums == SCORE_SUMS_IMAGE;
+    loss_sums total = {0};
+    for (size_t b = 0; b < state->batch; ++b) {
+        loss_sums own = {0};
+        const loss_image m = {
+            .l = l,
+            .o = &l->loss,
+            .rule = rule,
+            .truth = state->truth + b * l->loss.truths,
+            .output = l->output + b * l->outputs,
+            .delta = delta + b * l->outputs,
+            .delta_of_batch = delta,
+            .sums = alone ? &own : &total,
+            .image = b,
+            .seen = state->seen,
+        };
+        loss_of_image(&m, kind);
+        if (alone) add_sums(&total, &own);
+    }
+    if (alone && !total.count) total.count = total.class_count = 1;
+    return total;
+}
+
+/* ---- what is told ----------------------------------------------------------------------------------------------------------- */
+
+static void take_means(layer *l, const loss_sums *s, size_t batch) {
+    const size_t cells = l->side ? l->side * l->side : l->h * l->w;
+    const float count = (float)s->count;
+    l->statistics = (loss_statistics){
+        .count = s->count,
+        .iou = s->iou / count,
+        .recall = s->recall / count,
+        .recall75 = s->recall75 / count,
+        .class_score = s->class_score / (float)(s->class_count ? s->class_count : s->count),
+        .any_class_score = s->any_class_score / (float)(s->count * l->classes),
+        .objectness = s->objectness / count,
+        .any_objectness = s->any_objectness / (float)(cells * l->n * batch),
+    };
+}
+
+/* The square of the root, which is a float. */
+static double cost_of_sum(float sum) {
+    const double root = (double)sqrtf(sum);
+    return root * root;
+}
+
+static void take_costs(layer *l, const loss_sums *s, size_t batch, head_kind kind) {
+    const loss_options *o = &l->loss;
+    const float images = (float)batch, total = (float)cost_of_sum(sum_of_squares(l->delta, batch * l->outputs));
+    l->cost = total;
+    l->statistics.total_loss = total / images;
+    if (kind != LOSS_OF_YOLO) return;
+    const float scores = (float)((double)o->obj_normalizer * cost_of_sum(sum_of_score_squares(l, l->delta, batch)));
+    l->statistics.class_loss = scores / images;
+    l->statistics.iou_loss = (total - scores) / images;
+    if (o->iou_loss == IOU_LOSS_MSE || !o->details) return;
+    const float overlaps = o->iou_loss == IOU_LOSS_GIOU ? s->giou_loss : s->iou_loss;
+    l->cost = o->iou_normalizer * (overlaps / (float)s->count) + scores;
+}
+
+status head_loss(layer *l, const network_state *state, head_kind kind) {
+    if (!has_truth(l, state)) return STATUS_OK;
+    status s = check_truth(l, state);
+    if (s == STATUS_OK) s = prepare_delta(l, state->batch, DELTA_START_CLEARED);
+    if (s != STATUS_OK) return s;
+    float *flat = kind == LOSS_OF_FLAT_REGION ? make_array(state->batch * l->outputs) : NULL;
+    if (kind == LOSS_OF_FLAT_REGION && !flat) return STATUS_OUT_OF_MEMORY;
+    const loss_sums sums = losses_of_batch(l, state, kind, flat ? flat : l->delta);
+    if (flat) flatten_cpu(flat, state->batch, l->h * l->w, l->outputs / (l->h * l->w), 0, l->delta);
+    array_release(flat);
+    take_means(l, &sums, state->batch);
+    take_costs(l, &sums, state->batch, kind);
+    return STATUS_OK;
+}
