@@ -23,7 +23,7 @@ from shapes import SIZE, random_scene
 
 CFG = Path(__file__).parent.parent / "cfg" / "shapes.cfg"
 PROFILE, SEEDS = "pjreddie-cpu", 2026
-STEPS, BATCH, RATE = 4000, 32, 0.01
+STEPS, BATCH, RATE = 2400, 32, 0.01
 
 Batch = tuple[NDArray[np.float32], list[NDArray[np.float32]]]
 

@@ -66,7 +66,7 @@ class _Run:
     def say(self, sentences: Iterable[str]) -> None:
         for sentence in sentences:
             self.said.append(sentence)
-            warnings.warn(DarknetWarning(f"{self.net.origin.cfg.name}: {sentence}"), stacklevel=4)
+            warnings.warn(DarknetWarning(f"{self.net.origin.cfg.name}: {sentence}"), stacklevel=5)
 
     def step(self, x: Array, truth: Any) -> None:
         with interrupt_afterwards():

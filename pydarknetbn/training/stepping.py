@@ -43,7 +43,8 @@ def take_step(net: Network, x: Array, truth: object) -> float:
     try:
         for start in range(0, len(x), minibatch):
             progress.seen = before + start + minibatch  # before the forward: some losses look at it
-            total += _minibatch_cost(net, x[start : start + minibatch], packed[start : start + minibatch])
+            part = slice(start, start + minibatch)
+            total += np.float32(_minibatch_cost(net, x[part], packed[part]))
     except BaseException:
         progress.seen = before
         raise
@@ -62,14 +63,14 @@ def _minibatch(net: Network, rows: int) -> int:
     return rows // parts
 
 
-def _minibatch_cost(net: Network, x: Array, truth: Array) -> np.float32:
+def _minibatch_cost(net: Network, x: Array, truth: Array) -> float:
     rule, name = net.arithmetic.training, net.origin.cfg.name
     done = Pass(x, train=True, time_steps=net.time_steps, cache=True, truth=truth, seen=max(net.seen, 0))
     done = net.runner.run(done, keep_all=True, starts=lambda layer: start_of_delta(layer, rule))
     cost = network_cost(net.layers)
     backpropagate(net.layers, done, rule, name=name, wants_input=False, workspace=net.runner.workspace)
     net.progress.cost = cost
-    return np.float32(cost)
+    return cost
 
 
 def _update(net: Network, rows: int) -> None:
