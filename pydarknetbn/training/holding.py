@@ -46,7 +46,11 @@ def held_arrays(net: Network) -> Iterator[tuple[str, Held]]:
 
 
 def _with_delta(layer: Layer) -> dict[str, CData]:
-    return {prefix + "here": native for prefix, native in natives_within(layer) if native.delta != ffi.NULL or not prefix}
+    """By name, "here" or "wf.here"; a batchnorm behind a layer works in that one's delta."""
+    found: dict[str, CData] = {}
+    for prefix, native in natives_within(layer):
+        found.setdefault(prefix + "here", native)
+    return found
 
 
 def _deltas(net: Network, layer: Layer) -> Iterator[tuple[str, str, Held]]:
@@ -118,7 +122,7 @@ class _Places:
             self._add_delta(layer, found[2], found[3], key, value)
 
     def _add_delta(self, layer: Layer, kind: str, name: str, key: str, value: Held) -> None:
-        native = {prefix + "here": native for prefix, native in natives_within(layer)}.get(name)
+        native = _with_delta(layer).get(name)
         outputs = native.outputs if native is not None else 0
         width, dtype = (outputs, np.float32) if kind == "delta" else ((outputs + 7) // 8, np.uint8)
         self.deltas.append((native, kind, _checked(key, value, (len(value), width), dtype)))
