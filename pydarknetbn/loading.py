@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from ._native import array_limit, available_memory
 from .building import Built, Origin, build_layers, initialize
@@ -84,8 +86,9 @@ def load(
     variances = tuple(warnings_of(built.layers, source.name)) if source else ()
     _raise_if_strict(variances, strict, WeightsError)
     origin = Origin(decision.cfg, source.name if source else "", used, _why(decision, profile), built.warnings + variances)
-    given: dict[str, Any] = {"header": header, "origin": origin, "names": names, "seed": seed or 0}
-    return Network(built, dialect=decision.dialect, profile=chosen, **given)
+    net = Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
+    net.generator = np.random.default_rng([seed or 0, 1])  # other numbers than those of the initial weights
+    return net
 
 
 def load_structure(cfg: CfgSource, *, dialect: str = "auto", profile: str | None = None) -> Network:

@@ -58,14 +58,12 @@ class Network:
         origin: Origin,
         names: tuple[str, ...] = (),
         folded: bool = False,
-        seed: int = 0,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
         self._in_shape, self.dialect_record, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded, self.time_steps = built.letter_box, folded, built.time_steps
         self.progress = Progress()
-        generator = np.random.default_rng([seed, 1])  # other numbers than those of the initial weights
-        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded, generator=generator)
+        self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def __repr__(self) -> str:

@@ -87,20 +87,11 @@ class Runner:
         kept: the layers whose outputs outlive every forward.
         name: how messages call the network.
         folded: it has no batchnorm to train.
-        generator: of the numbers that training forwards draw.
     """
 
-    def __init__(
-        self,
-        layers: Sequence[Layer],
-        kept: Sequence[Layer],
-        name: str,
-        *,
-        folded: bool = False,
-        generator: np.random.Generator | None = None,
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, *, folded: bool = False) -> None:
         self._layers, self._kept, self._name, self._folded = layers, kept, name, folded
-        self.generator = generator or np.random.default_rng(0)
+        self.generator = np.random.default_rng(0)  # of the numbers that training forwards draw
         self._plan: Plan | None = None  # made by the first forward that needs it
         self.workspace = _workspace(0)
         self.done: Pass | None = None
@@ -145,10 +136,10 @@ class Runner:
     def _check_training(self) -> None:
         if self._folded:
             raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
-        untrained = [layer.type for layer in self._layers if layer.type == "crop" or layer.states]
-        untrained += ["dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
+        untrained = [f"[{layer.type}]" for layer in self._layers if layer.type == "crop" or layer.states]
+        untrained += ["[dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
         if untrained:
-            raise UnsupportedError(f"{self._name}: [{untrained[0]}] in training is not computed; use train=False")
+            raise UnsupportedError(f"{self._name}: {untrained[0]} in training is not computed; use train=False")
 
     def _drop(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -126,6 +126,8 @@ typedef struct {
 
 /* Weight i (0 is the input's) of output o, normalised over the n + 1 weights that share that output. */
 float shortcut_weight(const shortcut_sum *s, size_t i, size_t o);
+/* updates += gradients of the weights, from those of the normalised ones */
+void normalized_weight_gradients(const shortcut_sum *s, const float *weight_gradients, float *updates);
 /* out[i] = w0*in[i] + w1*source1[i] + ..., each sum rounded; a source with fewer floats adds to the first of them */
 void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output);
 /* out = alpha*out + beta*source on the common channels, with a stride where the sizes differ */
@@ -137,8 +139,6 @@ void shortcut_cpu(const float *source, shape from, size_t batch, shape to, float
  * weight_gradients[i] += delta * value, image after image, as if the weights were not normalised */
 void shortcut_multilayer_gradients(const float *input, const float *delta, size_t batch, const shortcut_sum *s, float *input_delta,
                                    float *const *deltas, float *weight_gradients);
-/* updates += gradients of the weights, from those of the normalised ones */
-void normalized_weight_gradients(const shortcut_sum *s, const float *weight_gradients, float *updates);
 
 /* ---- recurrent.c ------------------------------------------------------------------------------------------------------------ */
 

@@ -3,6 +3,8 @@
 #include "elementary.h"
 #include "kernels.h"
 
+static const float FIRST_ADDEND = 0.0001F; /* of the sum that normalises weights */
+
 static float positive(float w) {
     return w > 0 ? w : 0;
 }
@@ -12,7 +14,7 @@ float shortcut_weight(const shortcut_sum *s, size_t i, size_t o) {
     const float *w = s->weights + group;
     if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
     const elementary *m = chosen_elementary();
-    float sum = 0.0001F, max = -FLT_MAX;
+    float sum = FIRST_ADDEND, max = -FLT_MAX;
     if (s->normalization == NORMALIZATION_SOFTMAX)
         for (size_t k = 0; k <= s->n; ++k)
             if (max < w[k * layer_step]) max = w[k * layer_step];
@@ -20,6 +22,33 @@ float shortcut_weight(const shortcut_sum *s, size_t i, size_t o) {
         sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : m->expf(w[k * layer_step] - max);
     float own = w[i * layer_step];
     return (s->normalization == NORMALIZATION_RELU ? positive(own) : m->expf(own - max)) / sum;
+}
+
+/* With S = FIRST_ADDEND + the sum of f(w), of which w_i is normalised to f(w_i) / S: gradient_j = f'(w_j) / S * (g_j - sum over i of
+ * f(w_i) / S * g_i). A softmax takes its largest weight from each before exp, so this one moves FIRST_ADDEND against the sum, too. */
+void normalized_weight_gradients(const shortcut_sum *s, const float *weight_gradients, float *updates) {
+    size_t groups = s->outputs / s->weights_step;
+    int relu = s->normalization == NORMALIZATION_RELU;
+    const elementary *m = chosen_elementary();
+    for (size_t g = 0; g < groups; ++g) {
+        double sum = (double)FIRST_ADDEND, common = 0;
+        float largest = -FLT_MAX;
+        size_t leader = 0;
+        for (size_t i = 0; i <= s->n; ++i)
+            if (s->weights[i * groups + g] > largest) largest = s->weights[groups * (leader = i) + g];
+        for (size_t i = 0; i <= s->n; ++i) {
+            float w = s->weights[i * groups + g], value = relu ? positive(w) : m->expf(w - largest);
+            sum += (double)value;
+            common += (double)value * weight_gradients[i * groups + g];
+        }
+        for (size_t i = 0; i <= s->n; ++i) {
+            float w = s->weights[i * groups + g];
+            double slope = relu ? w > 0 : (double)m->expf(w - largest);
+            double gradient = slope / sum * (weight_gradients[i * groups + g] - common / sum);
+            if (!relu && i == leader) gradient -= (double)FIRST_ADDEND * common / (sum * sum);
+            updates[i * groups + g] += (float)gradient;
+        }
+    }
 }
 
 void shortcut_multilayer_cpu(const float *input, size_t batch, const shortcut_sum *s, float *output) {

@@ -22,7 +22,7 @@ PJREDDIE_TRAINING = TrainingRule(
 )
 ALEXEYAB_TRAINING = replace(
     PJREDDIE_TRAINING,
-    trained=frozenset("batchnorm conv_lstm convolutional crnn maxpool shortcut".split()),
+    trained=frozenset("batchnorm conv_lstm convolutional crnn local_avgpool maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,
