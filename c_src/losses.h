@@ -32,8 +32,8 @@ typedef struct {
 
 /* Means over the boxes that an anchor was found for, of the last forward with truth; NaN where a program divides 0 by 0. */
 typedef struct {
-    size_t count;               /* of boxes */
-    float iou, recall, recall75; /* overlap; how many overlap by more than .5 and .75 */
+    size_t count;                                                   /* of boxes */
+    float iou, recall, recall75;                                    /* overlap; how many overlap by more than .5 and .75 */
     float class_score, any_class_score, objectness, any_objectness; /* of the box's class and anchor, of all */
     float class_loss, iou_loss, total_loss;                         /* of one image */
 } loss_statistics;

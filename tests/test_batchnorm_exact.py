@@ -148,6 +148,7 @@ STRUCTS = {
     "epsilon_rule": dialect.EpsilonRule,
     "batchnorm_rule": dialect.BatchNormRule,
     "arithmetic_rule": dialect.ArithmeticRule,
+    "loss_rule": dialect.LossRule,
     "layer_rule": dialect.LayerRule,
 }
 

@@ -99,7 +99,7 @@ def test_another_size_in_the_port_is_no_clean_port(net, x):
 
 
 def test_gradients_are_refused_in_one_sentence(net, x):
-    with pytest.raises(dn.UnsupportedError, match="gradients are not compared; use train=False"):
+    with pytest.raises(dn.UnsupportedError, match=r"gradients are compared with a torch.nn.Module, got dict; use train=False"):
         dn.compare(net, {}, x, train=True)
 
 

@@ -144,8 +144,8 @@ static void add_distance_slopes(const meeting *m, box pred, box truth, const flo
     hull(pred, truth, &w, &h);
     const float c = w * w + h * h;
     const float s = (pred.x - truth.x) * (pred.x - truth.x) + (pred.y - truth.y) * (pred.y - truth.y);
-    const float left = m->pred[LEFT] < m->truth[LEFT], right = m->pred[RIGHT] > m->truth[RIGHT];
-    const float top = m->pred[TOP] < m->truth[TOP], bottom = m->pred[BOTTOM] > m->truth[BOTTOM];
+    const float left = m->pred[LEFT]<m->truth[LEFT], right = m->pred[RIGHT]> m->truth[RIGHT];
+    const float top = m->pred[TOP]<m->truth[TOP], bottom = m->pred[BOTTOM]> m->truth[BOTTOM];
     const float of_w[4] = {right - left, 0, right / 2 + left / 2, 0}, of_h[4] = {0, bottom - top, 0, bottom / 2 + top / 2};
     const float away[2] = {truth.x - pred.x, truth.y - pred.y};
     for (size_t i = 0; i < 4; ++i) {

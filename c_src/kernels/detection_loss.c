@@ -8,7 +8,7 @@ static const size_t random_until = 64000; /* images for which a box is taken at 
 
 /* Where in its arrays one cell lies. */
 typedef struct {
-    const float *truth; /* 0 or 1, classes, box */
+    const float *truth;                 /* 0 or 1, classes, box */
     size_t at, classes, objects, boxes; /* number of the cell; the first value of each kind */
 } cell;
 

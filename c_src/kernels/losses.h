@@ -61,6 +61,7 @@ float largest_region_iou(const loss_image *m, box pred, const float **row);
 /* The first row that tells a class of the image and no place; NULL: there is none. */
 const float *region_class_alone(const loss_image *m);
 /* Deltas of the classes, `stride` apart, of a [region]; tagged: where the first class has one, the own class alone gets its. */
-void region_class_delta(const loss_image *m, float *delta, const float *output, size_t stride, int class_id, float scale, int tagged);
+void region_class_delta(const loss_image *m, float *delta, const float *output, size_t stride, int class_id, float scale,
+                        int tagged);
 
 #endif

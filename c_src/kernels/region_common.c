@@ -34,7 +34,8 @@ static void teach_branch(const loss_image *m, float *delta, const float *output,
     m->sums->class_score += product;
 }
 
-void region_class_delta(const loss_image *m, float *delta, const float *output, size_t stride, int class_id, float scale, int tagged) {
+void region_class_delta(const loss_image *m, float *delta, const float *output, size_t stride, int class_id, float scale,
+                        int tagged) {
     if (m->l->softmax_tree) {
         teach_branch(m, delta, output, stride, class_id, scale);
         return;
@@ -77,4 +78,3 @@ box region_anchor_in_cell(const layer *l, size_t n, size_t i, size_t j) {
     b.x = (float)(((double)i + .5) / (double)l->w), b.y = (float)(((double)j + .5) / (double)l->h);
     return b;
 }
-

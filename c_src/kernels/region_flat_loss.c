@@ -126,6 +126,5 @@ void flat_region_loss(const loss_image *m) {
         const place at = place_at(m, k % l->n, k / l->n % l->w, k / l->n / l->w);
         teach_nothing(m, &at);
     }
-    for (size_t t = 0; t < m->o->boxes && m->truth[t * m->o->row] != 0; ++t)
-        teach_something(m, m->truth + t * m->o->row);
+    for (size_t t = 0; t < m->o->boxes && m->truth[t * m->o->row] != 0; ++t) teach_something(m, m->truth + t * m->o->row);
 }

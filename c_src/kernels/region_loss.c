@@ -88,8 +88,7 @@ static void teach_plane(const loss_image *m, const float *row) {
     const size_t i = (size_t)(truth.x * (float)l->w), j = (size_t)(truth.y * (float)l->h);
     const place at = plane_at(m, likest_plane(m, truth, i, j), i, j);
     const float iou = teach_plane_box(m, &at, truth, o->coord_scale * (2 - truth.w * truth.h));
-    for (size_t k = 4; k < l->coords; ++k)
-        at.delta[k * stride] = (float)o->mask_scale * (row[5 + k - 4] - at.output[k * stride]);
+    for (size_t k = 4; k < l->coords; ++k) at.delta[k * stride] = (float)o->mask_scale * (row[5 + k - 4] - at.output[k * stride]);
     m->sums->recall += iou > .5F;
     m->sums->iou += iou;
     m->sums->objectness += at.output[object];

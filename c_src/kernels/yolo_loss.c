@@ -8,7 +8,7 @@
 #include "losses.h"
 
 typedef struct {
-    size_t anchor, i, j; /* among all anchors; the cell's column and row */
+    size_t anchor, i, j;   /* among all anchors; the cell's column and row */
     float *output, *delta; /* entry 0 */
 } place;
 

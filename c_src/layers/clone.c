@@ -54,8 +54,7 @@ static float *array_of(float *from, int share) {
 }
 
 static status copy_arrays(layer *l, const layer *from, int share) {
-    float **to[] = {&l->weights,          &l->biases,  &l->scales,       &l->rolling_mean,
-                    &l->rolling_variance, &l->anchors, &l->class_weights};
+    float **to[] = {&l->weights, &l->biases, &l->scales, &l->rolling_mean, &l->rolling_variance, &l->anchors, &l->class_weights};
     float *given[] = {from->weights,          from->biases,  from->scales,       from->rolling_mean,
                       from->rolling_variance, from->anchors, from->class_weights};
     for (size_t i = 0; i < sizeof to / sizeof *to; ++i)
@@ -63,7 +62,8 @@ static status copy_arrays(layer *l, const layer *from, int share) {
     l->sources = copied(from->sources, from->n_sources * sizeof *from->sources);
     l->mask = copied(from->mask, from->n * sizeof *from->mask);
     l->map = copied(from->map, from->n_map * sizeof *from->map);
-    if ((from->sources && !l->sources) || (from->mask && !l->mask) || (from->map && !l->map)) return fail(STATUS_OUT_OF_MEMORY, "no memory for a layer");
+    if ((from->sources && !l->sources) || (from->mask && !l->mask) || (from->map && !l->map))
+        return fail(STATUS_OUT_OF_MEMORY, "no memory for a layer");
     return from->softmax_tree ? set_softmax_tree(l, from->softmax_tree->parent, from->softmax_tree->n) : STATUS_OK;
 }
 

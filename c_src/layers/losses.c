@@ -48,8 +48,8 @@ static status check_row(const layer *l, const float *row, size_t image, size_t t
     const float told = row[l->loss.class_at];
     if (!alone && !(is_within(row[0], 1) && is_within(row[1], 1) && is_within(row[2], HUGE_VALF) && is_within(row[3], HUGE_VALF)))
         return fail(STATUS_SHAPE,
-                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides of 0 or more", t,
-                    image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
+                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides of 0 or more",
+                    t, image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
     if (!(told >= 0 && told < (float)classes))
         return fail(STATUS_SHAPE, "box %zu of image %zu has class %g; expected 0 to %zu", t, image, (double)told, classes - 1);
     return STATUS_OK;

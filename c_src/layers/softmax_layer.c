@@ -9,7 +9,8 @@ static status softmax_loss(layer *l, const network_state *state) {
     if (!has_truth(l, state)) return STATUS_OK;
     status s = prepare_delta(l, state->batch, DELTA_START_KEPT);
     if (s == STATUS_OK)
-        l->cost = softmax_cross_entropy(l->output, state->truth, state->batch * l->outputs, l->layer_rule.losses.functions, l->delta);
+        l->cost =
+            softmax_cross_entropy(l->output, state->truth, state->batch * l->outputs, l->layer_rule.losses.functions, l->delta);
     return s;
 }
 

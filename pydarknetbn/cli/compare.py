@@ -37,6 +37,9 @@ ReproOption = Annotated[
 ]
 GoldenOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Compare with a bundle of `dump --golden` instead.")]
 GoOnOption = Annotated[bool, typer.Option("--fix-and-go-on", help="After the first cause look for further ones.")]
+TrainOption = Annotated[
+    bool, typer.Option("--train", help="Compare a step of training instead: statistics, rolling arrays, gradients of a module.")
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Show every row of the table.")]
 
 
@@ -49,6 +52,7 @@ def compare(
     repro: ReproOption = None,
     golden: GoldenOption = None,
     fix_and_go_on: GoOnOption = False,
+    train: TrainOption = False,
     every: AllOption = False,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -64,6 +68,8 @@ def compare(
         wanted = "OTHER alone beside --golden" if golden else "CFG, WEIGHTS and OTHER"
         raise typer.BadParameter(f"expected {wanted}, got {len(sides)} names")
     _check_target(html)
+    if train and (golden or repro):
+        raise ValueError("--train goes with neither --golden nor --repro: it compares a step of a module")
     if repro and (golden or repro.exists()):
         raise ValueError("--repro needs the network, not --golden" if golden else f"{repro}: is there already; name a new folder")
     given = inputs.array_of(other_input) if other_input else None
@@ -73,7 +79,7 @@ def compare(
         cfg, weights = Path(sides[0]), Path(sides[1])
         net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
         other = other_side(sides[2], cfg, weights, dialect=dialect)
-        options = {"names": names, "other_input": given, "fix_and_go_on": fix_and_go_on}
+        options = {"names": names, "other_input": given, "fix_and_go_on": fix_and_go_on, "train": train}
         found = _with_network(net, other, source, options, quiet or json)
     if html:
         found.to_html(html)

@@ -18,7 +18,6 @@ PJREDDIE_LOSSES = LossRule(
     smooth_sign="away",
     aspect_guard=1e-6,
     probability_guard=1e-15,
-    yolo_tells="scores",
 )
 
 ALEXEYAB_LOSSES = replace(
@@ -29,7 +28,6 @@ ALEXEYAB_LOSSES = replace(
     non_numbers="replaced",
     score_sums="image",
     smooth_sign="towards",
-    yolo_tells="losses",
 )
 
 HANK_AI_LOSSES = replace(ALEXEYAB_LOSSES, functions="float")

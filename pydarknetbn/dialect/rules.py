@@ -90,11 +90,7 @@ class ArithmeticRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossRule:
-    """How losses compute; the fields of `loss_rule` in the C header, and what a program tells of a [yolo].
-
-    Args:
-        yolo_tells: *scores*: means of objectness and class; or *losses*: what boxes and scores cost.
-    """
+    """How losses compute; the fields of `loss_rule` in the C header, which explains them."""
 
     functions: Precision
     box_deltas: Literal["replaced", "added"]
@@ -105,7 +101,6 @@ class LossRule:
     smooth_sign: Literal["away", "towards"]
     aspect_guard: float
     probability_guard: float
-    yolo_tells: Literal["scores", "losses"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

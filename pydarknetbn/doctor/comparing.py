@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .._native import Array, input_array
-from ..errors import UnsupportedError
 from ..network import Network
 from .closeups import closeup_of
 from .diagnosing import Found, diagnose, explains
@@ -24,6 +23,7 @@ from .sources import trace_of
 from .steps import INPUT, input_step
 from .teacher import Segment, walk
 from .trace import Trace
+from .training import compare_training
 from .verdicts import cause_of, half_cause, verdict
 
 __all__ = ["compare"]
@@ -59,7 +59,7 @@ def compare(
         other_input: what the other side is given instead.
         picture: (c, height, width), 0 to 1, of which x was made; then a difference of inputs is explained too.
         teacher: False takes no values of the other side for ours.
-        train: gradients are compared too.
+        train: a step of training is compared instead: statistics, rolling arrays and gradients of a `torch.nn.Module`.
         fix_and_go_on: look for further faults after the first.
         progress: called with steps done, their number, and what is being done.
 
@@ -68,12 +68,13 @@ def compare(
 
     Raises:
         ShapeError, DtypeError: x does not fit.
-        UnsupportedError: train=True.
+        UnsupportedError: train=True and another side than a `torch.nn.Module`.
         MissingExtraError: what the other side needs is not installed.
     """
-    if train:
-        raise UnsupportedError("gradients are not compared; use train=False")
     x = input_array(x, "x", ("batch", net.c, net.h, net.w))
+    if train:
+        given = x if other_input is None else input_array(other_input, "other_input", ("batch", "c", "h", "w"))
+        return compare_training(net, other, given, net.arithmetic, names, progress or _silent)
     runner = Runner(net.clone(share=True))
     trace = trace_of(other, x, other_input=other_input)
     with np.errstate(all="ignore"):  # a wrong port's numbers may be any

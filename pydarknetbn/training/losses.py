@@ -21,8 +21,8 @@ _REJECTING = ("badlabels_rejection_percentage", "num_sigmas_reject_badlabels", "
 _HEAD = ("count", "iou", "class_score", "objectness", "any_objectness")
 _TOLD: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "scores": (*_HEAD, "recall", "recall75"),
-        "losses": ("count", "iou", "total_loss", "class_loss", "iou_loss"),
+        "yolo batch": (*_HEAD, "recall", "recall75"),
+        "yolo image": ("count", "iou", "total_loss", "class_loss", "iou_loss"),  # each image's sums of scores are thrown away
         "region": (*_HEAD, "recall"),
         "detection": (*_HEAD, "any_class_score"),
     }
@@ -116,7 +116,7 @@ def _with_cost(layers: Sequence[Layer]) -> list[tuple[Layer, CData]]:
 
 
 def _layer_loss(layer: Layer, native: CData, rule: LossRule) -> LayerLoss:
-    names = _TOLD.get(rule.yolo_tells if layer.type == "yolo" else layer.type, ())
+    names = _TOLD.get(f"yolo {rule.score_sums}" if layer.type == "yolo" else layer.type, ())
     if layer.type == "yolo" and not native.loss.details:
         names = tuple(name for name in names if name not in ("class_loss", "iou_loss"))
     told = {name: getattr(native.statistics, name) for name in names}

@@ -15,7 +15,7 @@ from ...errors import DtypeError, StateError
 from ..trace import Trace
 from .collecting import Collector, as_array
 
-__all__ = ["trace_of_module"]
+__all__ = ["tensors_of", "trace_of_module"]
 
 Module = Any
 Tensor = Any
@@ -52,7 +52,7 @@ def trace_of_module(module: Module, x: Array, other_input: Any) -> Trace:
             where = f" in {watch.failed}" if watch.failed else ""
             line = (str(reason).splitlines() or [""])[0]
             raise StateError(f"{name} raised {type(reason).__name__}{where}: {line}") from reason
-    outputs = tuple(found for found in (watch.name_of(value) for value in _flat(result)) if found)
+    outputs = tuple(found for found in (watch.name_of(value) for value in tensors_of(result)) if found)
     mode = "training" if module.training else "eval"
     source = f"{name} in PyTorch {torch.__version__}, {mode} mode"
     return watch.collector.trace(source, "torch", given=as_array(given), outputs=outputs)
@@ -92,14 +92,14 @@ def _as_it_was(module: Module) -> Iterator[None]:
                 owner._buffers[name] = value
 
 
-def _flat(result: Any) -> Iterator[Tensor]:
+def tensors_of(result: Any) -> Iterator[Tensor]:
     """The tensors of a result, however they are packed."""
     if isinstance(result, torch.Tensor):
         yield result
         return
     parts = result.values() if isinstance(result, Mapping) else result if isinstance(result, list | tuple) else ()
     for part in parts:
-        yield from _flat(part)
+        yield from tensors_of(part)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[misc]
@@ -151,7 +151,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             self.failed = self.failed or f"{self._path()}: {_operation(func)}"
             raise
         alive = self._belongs(args, kwargs or {})
-        for value in _flat(result):
+        for value in tensors_of(result):
             self._take(value, func, alive)
         return result
 
@@ -160,7 +160,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
     def _belongs(self, args: Any, kwargs: Any) -> bool:
         """Whether an argument comes from the input."""
-        return any(_memory(value) in self._from_input for value in (*_flat(args), *_flat(kwargs)))
+        return any(_memory(value) in self._from_input for value in (*tensors_of(args), *tensors_of(kwargs)))
 
     def _take(self, value: Tensor, func: Any, alive: bool) -> None:
         if not alive:
