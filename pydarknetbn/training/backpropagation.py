@@ -166,7 +166,7 @@ class _Run:
 # --- steps ----------------------------------------------------------------------------------------------------------------------
 
 
-def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int) -> list[Layer]:
+def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int | None = None) -> list[Layer]:
     """Those that the program updates in an iteration, and that have something to update.
 
     Behind a train_only_bn=1, as in front of it up to the input, only rolling arrays move; with dont_update=N a layer moves after
@@ -175,7 +175,7 @@ def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int) 
     Args:
         layers: of a network.
         rule: whose program it is.
-        iteration: counted after the step's images.
+        iteration: counted after the step's images; None: one that no dont_update= holds back.
     """
     last_stop = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
     still = max((layer.index for layer in layers if layer.train.only_statistics), default=-1) if rule.holds_back else -1
@@ -184,25 +184,36 @@ def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int) 
         for layer in layers[max(last_stop, still + 1) :]
         if rule.trains(layer.type)
         and (layer.stored or rule.shared_updates)  # else it moves with the layer whose kernel it shares
-        and not (rule.holds_back and iteration <= layer.train.dont_update)
+        and not (rule.holds_back and iteration is not None and iteration <= layer.train.dont_update)
         and layer.native is not None
         and layer.native.update != ffi.NULL
         and not layer.native.freeze_parameters
     ]
 
 
-def update_parameters(layers: Sequence[Layer], *, batch: int, learning_rate: float, momentum: float, decay: float) -> None:
+def update_parameters(
+    layers: Sequence[Layer],
+    rule: TrainingRule,
+    *,
+    batch: int,
+    learning_rate: float,
+    momentum: float,
+    decay: float,
+    iteration: int | None = None,
+) -> None:
     """Moves the parameters by their gradients, and multiplies these by the momentum.
 
     Args:
-        layers: to update.
+        layers: of a network.
+        rule: whose program it is.
         batch: images whose gradients came together.
         learning_rate: of the step.
         momentum: what stays of the gradients.
         decay: of weights; it is no part of the momentum's sum in name only: the forks add it to the gradients.
+        iteration: as `updated_layers` takes it.
     """
     options = ffi.new("update_options *", (batch, learning_rate, momentum, decay))
-    for layer in layers:
+    for layer in updated_layers(layers, rule, iteration):
         _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
 
 

@@ -77,9 +77,8 @@ def _update(net: Network, rows: int) -> None:
     rule, settings, progress = net.arithmetic.training, net.settings, net.progress
     iteration = max(net.seen, 0) // rows
     rate = progress.rate = rates_of(net).at(iteration, net.generator)
-    layers = updated_layers(net.layers, rule, iteration)
     if settings.adam and rule.adam:
-        adam_step(layers, settings, progress, batch=rows, learning_rate=rate)
+        adam_step(updated_layers(net.layers, rule, iteration), settings, progress, batch=rows, learning_rate=rate)
     else:
-        numbers = {"momentum": settings.momentum, "decay": settings.decay}
-        update_parameters(layers, batch=rows, learning_rate=rate, **numbers)
+        numbers = {"learning_rate": rate, "momentum": settings.momentum, "decay": settings.decay}
+        update_parameters(net.layers, rule, batch=rows, iteration=iteration, **numbers)
