@@ -279,7 +279,9 @@ class Network:
             layers = clone_layers(self.layers, share=share)
             built = Built(layers, self._in_shape, self._letter_box, self.warnings, self.time_steps)
         given: dict[str, Any] = {"header": self.header, "origin": self.origin, "names": self.names, "folded": self.folded}
-        return Network(built, dialect=self.dialect_record, profile=self.arithmetic, **given)
+        made = Network(built, dialect=self.dialect_record, profile=self.arithmetic, **given)
+        made.progress = self.progress.of_a_clone()
+        return made
 
     def close(self) -> None:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""

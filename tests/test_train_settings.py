@@ -80,6 +80,12 @@ def test_an_unknown_policy_is_constant_and_said() -> None:
         net.fit([])
 
 
+def test_what_a_program_does_to_weights_and_is_not_done_here_is_said() -> None:
+    (told,) = settings_of("ema_alpha=.9998").warnings
+    assert told == "<bytes>:5: [net] has ema_alpha=, by which dialect alexeyab changes weights in training, which is not done here"
+    assert settings_of("weights_reject_freq=0").warnings == ()
+
+
 @pytest.mark.parametrize(
     ("net", "message"),
     [

@@ -129,6 +129,15 @@ def test_policy_random_draws_from_the_networks_generator() -> None:
     assert net.progress.rate == pytest.approx(float(want), rel=1e-7)
 
 
+def test_a_clone_goes_on_where_the_network_is() -> None:
+    net = network(net=f"{RATES} burn_in=4 power=1")
+    net.settings = replace(net.settings, momentum=0.5)
+    net.train_step(*batch(0))
+    made = net.clone()
+    assert (made.seen, made.learning_rate, made.settings.momentum) == (8, net.learning_rate, 0.5)
+    assert made.train_step(*batch(1)) == net.train_step(*batch(1))
+
+
 # --- what moves -----------------------------------------------------------------------------------------------------------------
 
 

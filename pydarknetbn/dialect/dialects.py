@@ -63,12 +63,14 @@ _FIRST_TRAINING = TrainingDefaults(
     decay=0.0001,
     power=4.0,
     adam_epsilon=0.0000001,
+    left_out=frozenset(),
     saved_seen="counted",
 )
 _LATER_TRAINING = replace(
     _FIRST_TRAINING,
     policies=(*_FIRST_TRAINING.policies, "sgdr"),  # src/parser.c:1131
     adam_epsilon=0.000001,
+    left_out=frozenset({"ema_alpha", "weights_reject_freq"}),  # src/network.c:424-452
     saved_seen="iterations",  # src/parser.c:1999
 )
 

@@ -191,6 +191,7 @@ class TrainingDefaults:
     Args:
         policies: names of the learning-rate policies that it knows; any other is taken for the first.
         learning_rate, learning_rate_min, momentum, decay, power, adam_epsilon: defaults.
+        left_out: [net] options that change a training on the CPU there, and not here.
         saved_seen: the counter that it writes is the one that grows with each minibatch, or the iterations times the batch.
     """
 
@@ -201,6 +202,7 @@ class TrainingDefaults:
     decay: float
     power: float
     adam_epsilon: float
+    left_out: frozenset[str]
     saved_seen: Literal["counted", "iterations"]
 
 

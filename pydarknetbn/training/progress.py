@@ -36,3 +36,7 @@ class Progress:
     cost: float = 0.0
     rate: float = 0.0
     told: bool = False
+
+    def of_a_clone(self) -> Progress:
+        """What a copy of the network begins with: as far as this one, its moments and random numbers its own."""
+        return Progress(seen=self.seen, settings=self.settings, iteration=self.iteration, rows=self.rows)

@@ -76,6 +76,10 @@ def read_settings(net: Section, dialect: Dialect) -> TrainSettings:
     subdivisions = net.integer("subdivisions", 1, minimum=1)
     minibatch = max(1, net.integer("batch", 1, minimum=1) // subdivisions)
     max_batches = net.integer("max_batches", 0, minimum=0)
+    for key in sorted(given.left_out):
+        if net.number(key, 0.0):
+            message = f"{net.name} has {key}=, by which dialect {dialect.name} changes weights in training, which is not done here"
+            warnings.append(str(net.error(message, key)))
     policy = _policy(net, dialect, warnings)
     steps, scales = _steps(net, policy, warnings)
     if policy == "poly" and not max_batches:
