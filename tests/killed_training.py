@@ -11,6 +11,8 @@ import pydarknetbn as dn
 from pydarknetbn._native import Array
 from trainings import CLASSIFIER, batches
 
+# Its files take as long to write as its steps take, so that a kill often falls into a write.
+LARGE = CLASSIFIER.replace(b"[connected]", b"[connected]\noutput=400\nactivation=leaky\n\n[connected]")
 KILLED = {"dialect": "pjreddie", "seed": 3}
 
 
@@ -25,7 +27,7 @@ def told(first: int) -> Iterator[tuple[Array, Array]]:
 def main() -> None:
     """Begins, or goes on where the checkpoint says."""
     path, steps = sys.argv[1], int(sys.argv[2])
-    net, checkpoint = dn.load(CLASSIFIER, **KILLED), Path(f"{path}.ckpt")
+    net, checkpoint = dn.load(LARGE, **KILLED), Path(f"{path}.ckpt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dn.DarknetWarning)
         net.fit(told, steps=steps, checkpoint=path, resume=checkpoint if checkpoint.exists() else None, every=1)

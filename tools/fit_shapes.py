@@ -2,7 +2,7 @@
 
 python tools/fit_shapes.py [-o OUT.weights] [--steps N]
 
-Pictures are drawn on the fly in a process of their own. Fixed seeds; half an hour on two cores. Needs pycocotools for the mAP.
+Pictures are drawn on the fly in a process of their own. Fixed seeds; a few minutes on two cores. Needs pycocotools for the mAP.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shapes import SIZE, random_scene
 
 CFG = Path(__file__).parent.parent / "cfg" / "shapes.cfg"
 PROFILE, SEEDS = "pjreddie-cpu", 2026
-STEPS, BATCH, RATE = 2400, 32, 0.01
+STEPS, BATCH, RATE = 800, 32, 0.01
 
 Batch = tuple[NDArray[np.float32], list[NDArray[np.float32]]]
 
