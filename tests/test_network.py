@@ -222,8 +222,12 @@ def test_dropout_counts_as_a_layer_and_passes_on():
     joined = net.forward(ramp(1, 4, 4))[0]
     assert np.array_equal(joined[:, :2], joined[:, 2:])
     assert np.array_equal(joined[:, :2], net.layers[1].output)
-    with pytest.raises(dn.UnsupportedError, match=r"\[dropout\] in training is not computed"):
-        net.forward(ramp(1, 4, 4), train=True)
+
+
+def test_a_crop_in_training_is_refused_by_name():
+    net = dn.load(cfg_of("crop crop_width=4 crop_height=4"))
+    with pytest.raises(dn.UnsupportedError, match=r"\[crop\] in training is not computed; use train=False"):
+        net.forward(ramp(3, 8, 8), train=True)
 
 
 @pytest.mark.parametrize("sections", [["dropout"], ["cost type=sse"], ["dropout", "dropout", "cost"], ["dropout", "max size=1"]])

@@ -66,46 +66,61 @@ void local_input_gradients(const float *weights, const float *delta, size_t batc
 
 /* ---- transposed: the columns are of the delta, whose image is the output ----------------------------------------------------- */
 
-enum { TILE = 16 };
+/* Pixels, kernel elements and channels that are worked on at a time; each sum keeps its order */
+enum { TILE = 16, LANES = 8, CHANNELS = 16 };
 
-/* Kernel element k of count pixels of an input row from `first` on; 0 outside the image */
-static void take_columns(const local_shape *s, const float *delta, size_t k, size_t row, size_t first, size_t count,
-                         float *values) {
-    size_t area = s->size * s->size, y = row * s->stride + k % area / s->size;
-    const float *plane = delta + k / area * s->out_h * s->out_w;
-    int inside = y >= s->pad && y - s->pad < s->out_h;
-    for (size_t i = 0; i < count; ++i) {
-        size_t x = (first + i) * s->stride + k % s->size;
-        values[i] = inside && x >= s->pad && x - s->pad < s->out_w ? plane[(y - s->pad) * s->out_w + x - s->pad] : 0;
+/* Kernel element k at an input pixel; 0 outside the output's image */
+static float column(const local_shape *s, const float *delta, size_t k, size_t row, size_t x) {
+    size_t area = s->size * s->size;
+    size_t y = row * s->stride + k % area / s->size, z = x * s->stride + k % s->size;
+    if (y < s->pad || y - s->pad >= s->out_h || z < s->pad || z - s->pad >= s->out_w) return 0;
+    return delta[(k / area * s->out_h + y - s->pad) * s->out_w + z - s->pad];
+}
+
+/* Adds a row's products to the sums of the channels first..first+count and the kernel elements k..k+lanes. */
+static void sum_row(const local_shape *s, const float *input, const float *delta, size_t row, size_t k, size_t lanes, size_t count,
+                    float (*sums)[LANES]) {
+    float values[TILE][LANES] = {{0}};
+    for (size_t first = 0; first < s->w; first += TILE) {
+        size_t pixels = s->w - first < TILE ? s->w - first : TILE;
+        for (size_t i = 0; i < pixels; ++i)
+            for (size_t lane = 0; lane < lanes; ++lane) values[i][lane] = column(s, delta, k + lane, row, first + i);
+        for (size_t c = 0; c < count; ++c) {
+            const float *x = input + c * s->h * s->w + row * s->w + first;
+            for (size_t i = 0; i < pixels; ++i)
+                for (size_t lane = 0; lane < LANES; ++lane) sums[c][lane] += x[i] * values[i][lane];
+        }
     }
 }
 
-/* One sum over the pixels for each channel of the input */
+static size_t blocks_of(size_t n, size_t each) {
+    return (n + each - 1) / each;
+}
+
+/* Items are some channels and some kernel elements. */
 static void add_deconvolution_weights(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *job = context;
     const local_shape *s = job->s;
-    size_t depth = s->n * s->size * s->size, pixels = s->h * s->w;
+    size_t depth = s->n * s->size * s->size, blocks = blocks_of(depth, LANES);
     for (size_t item = begin; item < end; ++item) {
-        size_t k = item % depth, channel = item / depth;
+        size_t k = item % blocks * LANES, channel = item / blocks * CHANNELS;
+        size_t lanes = depth - k < LANES ? depth - k : LANES, count = s->c - channel < CHANNELS ? s->c - channel : CHANNELS;
         for (size_t b = 0; b < job->batch; ++b) {
-            const float *input = job->input + (b * s->c + channel) * pixels;
-            float sum = 0, values[TILE];
-            for (size_t first = 0; first < pixels;) {
-                size_t column = first % s->w, count = s->w - column < TILE ? s->w - column : TILE;
-                take_columns(s, job->delta + b * s->n * s->out_h * s->out_w, k, first / s->w, column, count, values);
-                for (size_t i = 0; i < count; ++i) sum += input[first + i] * values[i];
-                first += count;
-            }
-            job->into[channel * depth + k] += sum;
+            float sums[CHANNELS][LANES] = {{0}};
+            const float *input = job->input + (b * s->c + channel) * s->h * s->w;
+            for (size_t row = 0; row < s->h; ++row)
+                sum_row(s, input, job->delta + b * s->n * s->out_h * s->out_w, row, k, lanes, count, sums);
+            for (size_t c = 0; c < count; ++c)
+                for (size_t lane = 0; lane < lanes; ++lane) job->into[(channel + c) * depth + k + lane] += sums[c][lane];
         }
     }
 }
 
 void deconvolution_weight_gradients(const float *input, const float *delta, size_t batch, const local_shape *s, float *updates) {
     job j = {s, batch, input, NULL, delta, updates};
-    size_t depth = s->n * s->size * s->size;
-    parallel_for(s->c * depth, batch * s->h * s->w * 2, add_deconvolution_weights, &j);
+    size_t items = blocks_of(s->c, CHANNELS) * blocks_of(s->n * s->size * s->size, LANES);
+    parallel_for(items, batch * s->h * s->w * CHANNELS * LANES, add_deconvolution_weights, &j);
 }
 
 /* Rows of the input's images, all channels of a tile */
@@ -121,7 +136,7 @@ static void add_deconvolution_rows(void *context, size_t begin, size_t end, size
             size_t count = s->w - first < TILE ? s->w - first : TILE;
             float values[TILE];
             for (size_t k = 0; k < depth; ++k) {
-                take_columns(s, delta, k, row, first, count, values);
+                for (size_t i = 0; i < count; ++i) values[i] = column(s, delta, k, row, first + i);
                 for (size_t c = 0; c < s->c; ++c) {
                     float weight = job->weights[c * depth + k], *into = job->into + (b * s->c + c) * pixels + row * s->w + first;
                     for (size_t i = 0; i < count; ++i) into[i] += weight * values[i];

@@ -46,6 +46,8 @@ static layer_rule a_layer_rule(reader *r) {
     rule.direct_1x1 = byte(r) & 1;
     rule.region = byte(r) & 1;
     rule.scan = byte(r) & 1;
+    rule.input_delta = byte(r) % 3;
+    rule.copied_delta = byte(r) & 1, rule.gradient = byte(r) & 1;
     return rule;
 }
 
@@ -85,6 +87,7 @@ static convolutional_options a_convolution(reader *r, shape in) {
     o.c = in.c, o.h = in.h, o.w = in.w;
     o.n = number(r), o.groups = number(r), o.size = number(r), o.stride_x = number(r), o.stride_y = number(r);
     o.pad = number(r), o.dilation = number(r), o.batch_normalize = byte(r) & 1, o.activation = byte(r) % 4;
+    o.antialiasing = byte(r) % 3;
     return o;
 }
 
@@ -132,7 +135,7 @@ static status make_local(layer **l, reader *r, shape in, const batchnorm_rule *b
 
 static status make_small(layer **l, reader *r, shape in, shape source, const layer_rule *rule) {
     size_t a = number(r), b = number(r);
-    switch (byte(r) % 8) {
+    switch (byte(r) % 10) {
         case 0: return make_reorg_extra_layer(l, in.c, in.h, in.w, a, rule);
         case 1: return make_activation_layer(l, in.c, in.h, in.w, (activation)(a % 4), rule);
         case 2: return make_l2norm_layer(l, in.c, in.h, in.w, rule);
@@ -140,6 +143,8 @@ static status make_small(layer **l, reader *r, shape in, shape source, const lay
         case 4: return make_crop_layer(l, in.c, in.h, in.w, a, b, byte(r) & 1);
         case 5: return make_implicit_layer(l, a, b);
         case 6: return make_scale_channels_layer(l, in, source, a & 1, (activation)(b % 4), rule);
+        case 7: return make_dropout_layer(l, in.c, in.h, in.w, real(r), rule);
+        case 8: return make_logistic_layer(l, in.c, in.h, in.w, rule);
         default: return make_sam_layer(l, in, source, (activation)(b % 4), rule);
     }
 }
@@ -169,6 +174,21 @@ static status make_any(layer **l, reader *r, shape in, const shape *sources, siz
     }
 }
 
+/* Every other delta is wanted, all of exactly the sizes that backward may write. */
+static void run_backward(layer *l, network_state *state, size_t floats, const shape *sources, size_t n) {
+    float *into = calloc(floats + 1, sizeof *into), *deltas[8] = {0};
+    update_options o = {state->batch, 0.1f, 0.9f, 0.5f};
+    for (size_t i = 0; i < n; i += 2)
+        deltas[i] = calloc(state->batch * sources[i].c * sources[i].h * sources[i].w + 1, sizeof **deltas);
+    state->delta = into, state->source_deltas = deltas;
+    if (prepare_delta(l, state->batch, DELTA_START_CLEARED) == STATUS_OK) {
+        for (size_t i = 0; i < state->batch * l->outputs; ++i) l->delta[i] = (float)(i % 7) - 3;
+        if (backward_layer(l, state) == STATUS_OK) (void)update_layer(l, &o);
+    }
+    for (size_t i = 0; i < n; ++i) free(deltas[i]);
+    free(into);
+}
+
 static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch, int train) {
     size_t floats = batch * in.c * in.h * in.w;
     if (l->inputs > MOST_FLOATS || l->outputs > MOST_FLOATS || floats > MOST_FLOATS) return;
@@ -185,7 +205,9 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     state.batch = batch, state.steps = train ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
     state.input = input;
     state.sources = (const float *const *)from;
+    if (l->probability > 0 && prepare_dropout(l, batch) != STATUS_OK) fits = 0;
     if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
+        if (l->backward && train) run_backward(l, &state, floats, sources, n);
         if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
         if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
     }
