@@ -95,7 +95,7 @@ status update_weights(layer *l, const update_options *o);
 
 /* ---- losses.c ---------------------------------------------------------------------------------------------------------------- */
 
-typedef enum { LOSS_OF_YOLO, LOSS_OF_PLANAR_REGION, LOSS_OF_FLAT_REGION, LOSS_OF_DETECTION } head_kind;
+typedef enum { LOSS_OF_YOLO, LOSS_OF_GAUSSIAN_YOLO, LOSS_OF_PLANAR_REGION, LOSS_OF_FLAT_REGION, LOSS_OF_DETECTION } head_kind;
 
 /* Whether the layer is to compare its output with a truth in this forward. */
 int has_truth(const layer *l, const network_state *state);

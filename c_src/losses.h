@@ -21,6 +21,7 @@ typedef struct {
     float net_w, net_h; /* of the network's input, in which anchors are measured */
     float ignore_thresh, truth_thresh, iou_thresh;
     iou_loss iou_loss, iou_thresh_kind;
+    float uc_normalizer; /* of [Gaussian_yolo] */
     float iou_normalizer, obj_normalizer, cls_normalizer, max_delta, label_smooth_eps;
     int objectness_smooth;
     int details; /* the cost of an overlap is that of the overlaps and of the scores, not the squares of all deltas */
@@ -35,7 +36,7 @@ typedef struct {
     size_t count;                                                   /* of boxes */
     float iou, recall, recall75;                                    /* overlap; how many overlap by more than .5 and .75 */
     float class_score, any_class_score, objectness, any_objectness; /* of the box's class and anchor, of all */
-    float class_loss, iou_loss, total_loss;                         /* of one image */
+    float class_loss, iou_loss, uc_loss, total_loss;                /* of one image */
 } loss_statistics;
 
 /* Gives a head its loss. map (n_map, or NULL): which classes those of the truth are; class_weights (classes) or NULL. */

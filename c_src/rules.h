@@ -107,6 +107,7 @@ typedef struct {
     score_sums score_sums;
     smooth_sign smooth_sign;
     double aspect_guard;      /* added to what divides the difference of two boxes' shapes */
+    double normal_guard;      /* added to the density that [Gaussian_yolo] divides by, as a float */
     double probability_guard; /* added to the probability of a focal loss, as a float */
 } loss_rule;
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .linting import Finding, Fork, forks, lint
     from .loading import load, load_names
     from .network import Network
-    from .training import History, TrainSettings
+    from .training import History, Loss, TrainSettings
 
 __all__ = [
     "BatchNorm",
@@ -67,6 +67,7 @@ __all__ = [
     "History",
     "ImageError",
     "Layer",
+    "Loss",
     "MissingExtraError",
     "Network",
     "NumericsError",
@@ -116,6 +117,7 @@ _MODULES = {
     "Golden": "golden",
     "History": "training",
     "Layer": "layers",
+    "Loss": "training",
     "Network": "network",
     "Profile": "dialect",
     "Report": "checking",

@@ -41,8 +41,8 @@ void mask_cpu(float *input, const float *truth, size_t n);
 float softmax_cross_entropy(const float *p, const float *truth, size_t n, precision log_precision, float *delta);
 
 void yolo_loss(const loss_image *m);
-/* sum_of_squares of the head's deltas but those of the boxes */
-float sum_of_score_squares(const layer *l, const float *delta, size_t batch);
+/* sum_of_squares of the head's deltas but those of n entries of each anchor */
+float sum_of_squares_without(const layer *l, const float *delta, size_t batch, size_t first, size_t n);
 void planar_region_loss(const loss_image *m);
 /* Its deltas lie flattened, as its outputs do. */
 void flat_region_loss(const loss_image *m);

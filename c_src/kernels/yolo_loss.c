@@ -1,109 +1,26 @@
-/* The loss of [yolo] (yolo_layer.c forward_yolo_layer of pjreddie/darknet, process_batch of AlexeyAB/darknet and hank-ai/darknet).
+/* The loss of [yolo] (yolo_layer.c forward_yolo_layer of pjreddie/darknet, process_batch of AlexeyAB/darknet and hank-ai/darknet) and
+ * of [Gaussian_yolo] (AlexeyAB's gaussian_yolo_layer.c), which differs in some steps whatever the rule says.
  * First every anchor of every cell is taught that nothing is there, unless its box overlaps one of the truth; then each box of the
  * truth teaches the anchor whose sides are most like its own, in the cell of its middle, if the head has that anchor. */
-#include <float.h>
-#include <math.h>
-
-#include "elementary.h"
-#include "losses.h"
-
-typedef struct {
-    size_t anchor, i, j;   /* among all anchors; the cell's column and row */
-    float *output, *delta; /* entry 0 */
-} place;
+#include "yolo.h"
 
 static size_t cells_of(const layer *l) {
     return l->h * l->w;
 }
 
-/* What lies behind the last cell of all anchors is the last cell of its own. */
-static place place_at(const loss_image *m, size_t n, size_t anchor, size_t i, size_t j) {
-    const layer *l = m->l;
-    const size_t cells = cells_of(l), flat = n * cells + j * l->w + i;
-    const size_t location = flat < l->n * cells ? flat : (n + 1) * cells - 1;
-    const size_t at = location / cells * (5 + l->classes) * cells + location % cells;
-    return (place){anchor, i, j, m->output + at, m->delta + at};
+static size_t object_of(const layer *l) {
+    return l->coords * cells_of(l);
 }
 
-static box box_of(const loss_image *m, const place *at) {
-    const layer *l = m->l;
-    const size_t stride = cells_of(l);
-    const float *anchor = l->anchors + 2 * at->anchor, *t = at->output;
-    const float w = t[2 * stride], h = t[3 * stride];
-    const precision p = l->layer_rule.arithmetic.box;
-    return (box){
-        .x = ((float)at->i + t[0]) / (float)l->w,
-        .y = ((float)at->j + t[stride]) / (float)l->h,
-        .w = l->new_coords ? w * w * 4 * anchor[0] / m->o->net_w : scaled_anchor(w, anchor[0], m->o->net_w, p),
-        .h = l->new_coords ? h * h * 4 * anchor[1] / m->o->net_h : scaled_anchor(h, anchor[1], m->o->net_h, p),
-    };
+static size_t classes_of(const layer *l) {
+    return (l->coords + 1) * cells_of(l);
 }
 
-static int is_number(float x) {
-    return fabsf(x) <= FLT_MAX;
+static int replaces_non_numbers(const loss_image *m) {
+    return m->rule->non_numbers == NON_NUMBERS_REPLACED && !is_gaussian(m->l);
 }
 
-/* ---- deltas of one anchor --------------------------------------------------------------------------------------------------- */
-
-/* What sides the output would have to tell. */
-static float target_of_side(const loss_image *m, float side, float net, float anchor) {
-    if (m->l->new_coords) return sqrtf(side * net / (4 * anchor));
-    return log_of(side * net / anchor, m->rule->functions);
-}
-
-static void teach(const loss_image *m, float *delta, float value) {
-    *delta = m->rule->box_deltas == BOX_DELTAS_ADDED ? *delta + value : value;
-}
-
-static void teach_squares(const loss_image *m, const place *at, box truth, float weight) {
-    const layer *l = m->l;
-    const float *anchor = l->anchors + 2 * at->anchor, scale = 2 - truth.w * truth.h;
-    const float targets[4] = {
-        truth.x * (float)l->w - (float)at->i,
-        truth.y * (float)l->h - (float)at->j,
-        target_of_side(m, truth.w, m->o->net_w, anchor[0]),
-        target_of_side(m, truth.h, m->o->net_h, anchor[1]),
-    };
-    for (size_t k = 0; k < 4; ++k) {
-        const size_t entry = k * cells_of(l);
-        teach(m, at->delta + entry, scale * (targets[k] - at->output[entry]) * weight);
-    }
-}
-
-static float exp_of_side(const loss_image *m, float slope, float side) {
-    const elementary *e = chosen_elementary();
-    if (m->l->layer_rule.arithmetic.box == PRECISION_FLOAT) return slope * e->expf(side);
-    return (float)((double)slope * e->exp((double)side));
-}
-
-static void teach_overlap(const loss_image *m, const place *at, box pred, box truth, float weight) {
-    const size_t stride = cells_of(m->l);
-    const float limit = m->o->max_delta;
-    float slopes[4];
-    if (pred.w == 0) pred.w = 1;
-    if (pred.h == 0) pred.h = 1;
-    box_overlap_slopes(pred, truth, m->o->iou_loss, &m->l->layer_rule, slopes);
-    for (size_t k = 0; k < 4; ++k) {
-        float slope = slopes[k];
-        if (k >= 2 && !m->l->new_coords) slope = exp_of_side(m, slope, at->output[k * stride]);
-        slope *= weight;
-        if (!is_number(slope)) slope = 0;
-        if (slope > limit) slope = limit;
-        if (slope < -limit) slope = -limit;
-        teach(m, at->delta + k * stride, slope);
-    }
-}
-
-/* Gives the box that was there. */
-static box teach_box(const loss_image *m, const place *at, box truth, float class_weight) {
-    const box pred = box_of(m, at);
-    const float weight = m->o->iou_normalizer * class_weight;
-    if (m->o->iou_loss == IOU_LOSS_MSE)
-        teach_squares(m, at, truth, weight);
-    else
-        teach_overlap(m, at, pred, truth, weight);
-    return pred;
-}
+/* ---- classes ---------------------------------------------------------------------------------------------------------------- */
 
 static float weight_of(const loss_image *m, int class_id) {
     return m->l->class_weights ? m->l->class_weights[class_id] : 1;
@@ -114,16 +31,17 @@ static void teach_class(const loss_image *m, float *delta, float output, int is_
     float truth = is_own ? 1 : 0;
     if (smooth != 0) truth = truth * (1 - smooth) + .5F * smooth;
     const float value = truth - output;
-    if (m->rule->non_numbers == NON_NUMBERS_KEPT || is_number(value)) *delta = value;
+    if (!replaces_non_numbers(m) || is_number(value)) *delta = value;
 }
 
-static void teach_classes(const loss_image *m, const place *at, int class_id, float *score) {
+static void teach_classes(const loss_image *m, const yolo_place *at, int class_id, float *score) {
     const size_t stride = cells_of(m->l);
-    const float *output = at->output + 5 * stride;
-    float *delta = at->delta + 5 * stride;
+    const float *output = at->output + classes_of(m->l);
+    float *delta = at->delta + classes_of(m->l);
     const size_t own = (size_t)class_id * stride;
+    const int by_first = is_gaussian(m->l) || m->rule->class_mark == CLASS_MARK_FIRST;
     if (score) *score += output[own];
-    if (delta[m->rule->class_mark == CLASS_MARK_OWN ? own : 0] != 0) {
+    if (delta[by_first ? 0 : own] != 0) {
         teach_class(m, delta + own, output[own], 1);
         if (m->l->class_weights) delta[own] *= weight_of(m, class_id);
         return;
@@ -145,15 +63,15 @@ typedef struct {
     const float *row;
 } overlap;
 
-static int has_sure_class(const loss_image *m, const place *at) {
-    const size_t stride = cells_of(m->l);
+static int has_sure_class(const loss_image *m, const yolo_place *at) {
+    const float *output = at->output + classes_of(m->l);
     for (size_t k = 0; k < m->l->classes; ++k)
-        if (at->output[(5 + k) * stride] > .25F) return 1;
+        if (output[k * cells_of(m->l)] > .25F) return 1;
     return 0;
 }
 
-static overlap largest_overlap(const loss_image *m, const place *at) {
-    const box pred = box_of(m, at);
+static overlap largest_overlap(const loss_image *m, const yolo_place *at) {
+    const box pred = yolo_box_of(m, at);
     overlap found = {0, 0, m->truth};
     for (size_t t = 0; t < m->o->boxes; ++t) {
         const float *row = m->truth + t * m->o->row;
@@ -166,31 +84,39 @@ static overlap largest_overlap(const loss_image *m, const place *at) {
 }
 
 /* Where a box overlaps the truth by more than truth_thresh. */
-static void teach_found(const loss_image *m, const place *at, overlap found) {
-    const size_t stride = cells_of(m->l), object = 4 * stride;
+static void teach_found(const loss_image *m, const yolo_place *at, overlap found) {
+    const size_t object = object_of(m->l);
     const float squared = found.any * found.any, normalizer = m->o->obj_normalizer;
     const int class_id = class_of(m, found.row), smooth = m->o->objectness_smooth;
     at->delta[object] = normalizer * ((smooth ? squared : 1) - at->output[object]);
     teach_classes(m, at, class_id, NULL);
     const float weight = weight_of(m, class_id);
-    const size_t own = (5 + (size_t)class_id) * stride;
+    const size_t own = classes_of(m->l) + (size_t)class_id * cells_of(m->l);
     if (smooth) at->delta[own] = weight * (squared - at->output[own]);
-    teach_box(m, at, box_at(found.row), weight);
+    teach_yolo_box(m, at, box_at(found.row), weight);
 }
 
-static void teach_nothing(const loss_image *m, const place *at) {
-    const size_t object = 4 * cells_of(m->l);
-    float *output = at->output + object, *delta = at->delta + object;
-    const float normalizer = m->o->obj_normalizer;
-    if (m->rule->non_numbers == NON_NUMBERS_REPLACED && !is_number(*output) && m->truth[0] != 0) *output = 0;
+/* Where a box overlaps the truth by more than ignore_thresh. */
+static void spare(const loss_image *m, const yolo_place *at, overlap found) {
+    const float output = at->output[object_of(m->l)], normalizer = m->o->obj_normalizer;
+    float *delta = at->delta + object_of(m->l);
+    if (!m->o->objectness_smooth) {
+        *delta = 0;
+    } else if (is_gaussian(m->l)) {
+        *delta = normalizer * (found.sure * found.sure - output);
+        teach_classes(m, at, class_of(m, found.row), NULL);
+    } else if (normalizer * (found.sure - output) > *delta) {
+        *delta = normalizer * (found.sure - output);
+    }
+}
+
+static void teach_nothing(const loss_image *m, const yolo_place *at) {
+    float *output = at->output + object_of(m->l);
+    if (replaces_non_numbers(m) && !is_number(*output) && m->truth[0] != 0) *output = 0;
     const overlap found = largest_overlap(m, at);
     m->sums->any_objectness += *output;
-    *delta = normalizer * (0 - *output);
-    if (found.sure > m->o->ignore_thresh) {
-        const float smooth = normalizer * (found.sure - *output);
-        if (!m->o->objectness_smooth) *delta = 0;
-        if (m->o->objectness_smooth && smooth > *delta) *delta = smooth;
-    }
+    at->delta[object_of(m->l)] = m->o->obj_normalizer * (0 - *output);
+    if (found.sure > m->o->ignore_thresh) spare(m, at, found);
     if (found.any > m->o->truth_thresh) teach_found(m, at, found);
 }
 
@@ -208,26 +134,46 @@ static size_t own_anchor(const layer *l, size_t n) {
     return k;
 }
 
+/* The first of `cells` cells for a negative x, the last for one beyond. */
+static size_t cell_within(float x, size_t cells) {
+    const float last = (float)(cells - 1), within = x > 0 ? x : 0;
+    return (size_t)(last < within ? last : within);
+}
+
+/* The cell of a box's middle, or of the corner that a head tells. */
+static yolo_place place_of(const loss_image *m, box truth, size_t own, size_t anchor) {
+    const layer *l = m->l;
+    const float w = (float)l->w, h = (float)l->h;
+    if (!is_gaussian(l) || l->yolo_point == YOLO_POINT_CENTER)
+        return yolo_place_at(m, own, anchor, (size_t)(truth.x * w), (size_t)(truth.y * h));
+    const float side = l->yolo_point == YOLO_POINT_LEFT_TOP ? -1 : 1;
+    const float x = truth.x + side * (truth.w / 2), y = truth.y + side * (truth.h / 2);
+    return yolo_place_at(m, own, anchor, cell_within(x * w, l->w), cell_within(y * h, l->h));
+}
+
+static void add_overlap(loss_sums *sums, float iou) {
+    sums->iou += iou;
+    sums->recall += iou > .5F;
+    sums->recall75 += iou > .75F;
+    ++sums->count;
+    ++sums->class_count;
+}
+
 static void teach_something(const loss_image *m, const float *row, size_t own, size_t anchor) {
     const layer *l = m->l;
     const box truth = box_at(row);
-    const place at = place_at(m, own, anchor, (size_t)(truth.x * (float)l->w), (size_t)(truth.y * (float)l->h));
-    const size_t object = 4 * cells_of(l);
-    const int class_id = class_of(m, row);
+    const yolo_place at = place_of(m, truth, own, anchor);
+    const size_t object = object_of(l);
+    const int class_id = class_of(m, row), smooth = m->o->objectness_smooth && !is_gaussian(l);
     const float weight = weight_of(m, class_id);
-    const box pred = teach_box(m, &at, truth, weight);
-    const float iou = box_iou(pred, truth, l->layer_rule.iou);
-    m->sums->iou += iou;
+    const box pred = teach_yolo_box(m, &at, truth, weight);
+    const float iou = box_iou(pred, truth, l->layer_rule.iou), giou = box_overlap(pred, truth, IOU_LOSS_GIOU, &l->layer_rule);
+    add_overlap(m->sums, is_gaussian(l) && m->o->iou_loss != IOU_LOSS_MSE ? giou : iou);
     m->sums->iou_loss += 1 - iou;
-    m->sums->giou_loss += 1 - box_overlap(pred, truth, IOU_LOSS_GIOU, &l->layer_rule);
+    m->sums->giou_loss += 1 - giou;
     m->sums->objectness += at.output[object];
-    if (!m->o->objectness_smooth || at.delta[object] == 0)
-        at.delta[object] = weight * m->o->obj_normalizer * (1 - at.output[object]);
+    if (!smooth || at.delta[object] == 0) at.delta[object] = weight * m->o->obj_normalizer * (1 - at.output[object]);
     teach_classes(m, &at, class_id, &m->sums->class_score);
-    ++m->sums->count;
-    ++m->sums->class_count;
-    m->sums->recall += iou > .5F;
-    m->sums->recall75 += iou > .75F;
 }
 
 /* The anchor whose sides overlap the box's most, then each other of the head that overlaps it by more than iou_thresh. */
@@ -250,21 +196,21 @@ static void teach_row(const loss_image *m, const float *row) {
 }
 
 /* A box's delta is divided by the number of classes that it was taught. */
-static void divide_by_classes(const loss_image *m, const place *at) {
+static void divide_by_classes(const loss_image *m, const yolo_place *at) {
     const size_t stride = cells_of(m->l);
     size_t classes = 0;
-    if (at->delta[4 * stride] == 0) return;
-    for (size_t k = 0; k < m->l->classes; ++k) classes += at->delta[(5 + k) * stride] > 0;
-    for (size_t k = 0; k < 4 && classes; ++k) at->delta[k * stride] /= (float)classes;
+    if (!is_gaussian(m->l) && at->delta[object_of(m->l)] == 0) return;
+    for (size_t k = 0; k < m->l->classes; ++k) classes += at->delta[classes_of(m->l) + k * stride] > 0;
+    for (size_t k = 0; k < m->l->coords && classes; ++k) at->delta[k * stride] /= (float)classes;
 }
 
-typedef void (*teacher)(const loss_image *m, const place *at);
+typedef void (*teacher)(const loss_image *m, const yolo_place *at);
 
 static void at_each_anchor(const loss_image *m, teacher teach_anchor) {
     const layer *l = m->l;
     for (size_t cell = 0; cell < cells_of(l); ++cell) {
         for (size_t n = 0; n < l->n; ++n) {
-            const place at = place_at(m, n, (size_t)l->mask[n], cell % l->w, cell / l->w);
+            const yolo_place at = yolo_place_at(m, n, (size_t)l->mask[n], cell % l->w, cell / l->w);
             teach_anchor(m, &at);
         }
     }
@@ -273,13 +219,15 @@ static void at_each_anchor(const loss_image *m, teacher teach_anchor) {
 void yolo_loss(const loss_image *m) {
     at_each_anchor(m, teach_nothing);
     for (size_t t = 0; t < m->o->boxes && m->truth[t * m->o->row] != 0; ++t) teach_row(m, m->truth + t * m->o->row);
-    if (m->o->iou_thresh < 1) at_each_anchor(m, divide_by_classes);
+    if (m->o->iou_thresh < 1 || is_gaussian(m->l)) at_each_anchor(m, divide_by_classes);
 }
 
-float sum_of_score_squares(const layer *l, const float *delta, size_t batch) {
-    const size_t cells = cells_of(l), entries = 5 + l->classes;
+float sum_of_squares_without(const layer *l, const float *delta, size_t batch, size_t first, size_t n) {
+    const size_t cells = cells_of(l), entries = l->coords + 1 + l->classes;
     float sum = 0;
-    for (size_t i = 0; i < batch * l->outputs; ++i)
-        if (i / cells % entries >= 4) sum += delta[i] * delta[i];
+    for (size_t i = 0; i < batch * l->outputs; ++i) {
+        const size_t entry = i / cells % entries;
+        if (entry < first || entry >= first + n) sum += delta[i] * delta[i];
+    }
     return sum;
 }

@@ -1,4 +1,5 @@
 /* What the heads with a loss share: whether a truth can be read, the images one after another, and what is told of them. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +39,22 @@ status backward_loss(layer *l, const network_state *state) {
 
 /* ---- a truth ---------------------------------------------------------------------------------------------------------------- */
 
-static int is_within(float x, float limit) {
-    return x >= 0 && x <= limit; /* false for NaN */
+static int is_within(float x) {
+    return x >= 0 && x <= 1; /* false for NaN */
+}
+
+static int is_side(float x) {
+    return x > 0 && x <= FLT_MAX;
 }
 
 static status check_row(const layer *l, const float *row, size_t image, size_t t) {
     const int alone = tells_class_alone(l, row);
     const size_t classes = l->map && !alone ? l->n_map : l->classes;
     const float told = row[l->loss.class_at];
-    if (!alone && !(is_within(row[0], 1) && is_within(row[1], 1) && is_within(row[2], HUGE_VALF) && is_within(row[3], HUGE_VALF)))
+    if (!alone && !(is_within(row[0]) && is_within(row[1]) && is_side(row[2]) && is_side(row[3])))
         return fail(STATUS_SHAPE,
-                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides of 0 or more",
-                    t, image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
+                    "box %zu of image %zu is at x %g, y %g with w %g, h %g; expected a middle from 0 to 1 and sides over 0", t,
+                    image, (double)row[0], (double)row[1], (double)row[2], (double)row[3]);
     if (!(told >= 0 && told < (float)classes))
         return fail(STATUS_SHAPE, "box %zu of image %zu has class %g; expected 0 to %zu", t, image, (double)told, classes - 1);
     return STATUS_OK;
@@ -71,7 +76,8 @@ static status check_truth(const layer *l, const network_state *state) {
 
 static void loss_of_image(const loss_image *m, head_kind kind) {
     switch (kind) {
-        case LOSS_OF_YOLO: yolo_loss(m); break;
+        case LOSS_OF_YOLO:
+        case LOSS_OF_GAUSSIAN_YOLO: yolo_loss(m); break;
         case LOSS_OF_PLANAR_REGION: planar_region_loss(m); break;
         case LOSS_OF_FLAT_REGION: flat_region_loss(m); break;
         case LOSS_OF_DETECTION: detection_loss(m); break;
@@ -134,18 +140,27 @@ static double cost_of_sum(float sum) {
     return root * root;
 }
 
-static void take_costs(layer *l, const loss_sums *s, size_t batch, head_kind kind) {
+/* What a [yolo] costs; with an overlap as its loss, that and not the square of its slopes. */
+static void take_yolo_costs(layer *l, const loss_sums *s, size_t batch) {
     const loss_options *o = &l->loss;
-    const float images = (float)batch, total = (float)cost_of_sum(sum_of_squares(l->delta, batch * l->outputs));
-    l->cost = total;
-    l->statistics.total_loss = total / images;
-    if (kind != LOSS_OF_YOLO) return;
-    const float scores = (float)((double)o->obj_normalizer * cost_of_sum(sum_of_score_squares(l, l->delta, batch)));
+    const float images = (float)batch, total = l->cost;
+    const double squares = cost_of_sum(sum_of_squares_without(l, l->delta, batch, 0, l->coords));
+    const float scores = (float)((double)o->obj_normalizer * squares);
     l->statistics.class_loss = scores / images;
     l->statistics.iou_loss = (total - scores) / images;
     if (o->iou_loss == IOU_LOSS_MSE || !o->details) return;
     const float overlaps = o->iou_loss == IOU_LOSS_GIOU ? s->giou_loss : s->iou_loss;
     l->cost = o->iou_normalizer * (overlaps / (float)s->count) + scores;
+}
+
+/* The program takes the last four entries of a box for its uncertainties, which are every second. */
+static void take_gaussian_costs(layer *l, size_t batch) {
+    const float images = (float)batch;
+    const float scores = (float)cost_of_sum(sum_of_squares_without(l, l->delta, batch, 0, l->coords));
+    const float certain = (float)cost_of_sum(sum_of_squares_without(l, l->delta, batch, l->coords / 2, l->coords / 2));
+    l->statistics.class_loss = scores / images;
+    l->statistics.iou_loss = (certain - scores) / images;
+    l->statistics.uc_loss = (l->cost - certain) / images;
 }
 
 status head_loss(layer *l, const network_state *state, head_kind kind) {
@@ -159,6 +174,9 @@ status head_loss(layer *l, const network_state *state, head_kind kind) {
     if (flat) flatten_cpu(flat, state->batch, l->h * l->w, l->outputs / (l->h * l->w), 0, l->delta);
     array_release(flat);
     take_means(l, &sums, state->batch);
-    take_costs(l, &sums, state->batch, kind);
+    l->cost = (float)cost_of_sum(sum_of_squares(l->delta, state->batch * l->outputs));
+    l->statistics.total_loss = l->cost / (float)state->batch;
+    if (kind == LOSS_OF_YOLO) take_yolo_costs(l, &sums, state->batch);
+    if (kind == LOSS_OF_GAUSSIAN_YOLO) take_gaussian_costs(l, state->batch);
     return STATUS_OK;
 }

@@ -40,7 +40,7 @@ static status forward_gaussian_yolo_layer(layer *l, const network_state *state) 
         activate_array(head + 5 * cells, cells, ACTIVATION_LOGISTIC, rule, 0);
         activate_array(head + 7 * cells, (2 + l->classes) * cells, ACTIVATION_LOGISTIC, rule, 0);
     }
-    return STATUS_OK;
+    return head_loss(l, state, LOSS_OF_GAUSSIAN_YOLO);
 }
 
 static status make_head(layer **made, const head_options *o, size_t coords, const int *mask, const float *anchors) {

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from .conventions import COMMON_EPSILONS, CONVENTIONS, whose_epsilon
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
-from .faults import FAULTS, Fault
+from .faults import FAULTS as _FAULTS
+from .faults import Fault
 from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistics
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
+from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
 from .rules import (
     EVIDENCE,
@@ -60,3 +62,5 @@ __all__ = [
     "profiles",
     "whose_epsilon",
 ]
+
+FAULTS = (*_FAULTS, *LOSS_FAULTS)

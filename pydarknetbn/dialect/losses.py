@@ -17,6 +17,7 @@ PJREDDIE_LOSSES = LossRule(
     score_sums="batch",
     smooth_sign="away",
     aspect_guard=1e-6,
+    normal_guard=1e-9,
     probability_guard=1e-15,
 )
 

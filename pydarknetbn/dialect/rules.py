@@ -100,6 +100,7 @@ class LossRule:
     score_sums: Literal["batch", "image"]
     smooth_sign: Literal["away", "towards"]
     aspect_guard: float
+    normal_guard: float
     probability_guard: float
 
 

@@ -6,13 +6,12 @@ from .. import _native
 from ..options import Section
 from . import yolo
 from .base import Context, Head, Layer, layer_rule, made
+from .hierarchy import map_of
+from .losses import gaussian_yolo_loss
 
 __all__ = ["WITHOUT_EFFECT", "build"]
 
-WITHOUT_EFFECT = yolo.WITHOUT_EFFECT | frozenset(
-    "cls_normalizer counters_per_class focal_loss ignore_thresh iou_loss iou_normalizer iou_thresh iou_thresh_kind "
-    "label_smooth_eps map max max_delta obj_normalizer objectness_smooth show_details truth_thresh".split()
-)
+WITHOUT_EFFECT = yolo.WITHOUT_EFFECT | {"focal_loss", "show_details"}
 _POINTS = ("center", "left_top", "right_bottom")
 
 
@@ -34,13 +33,15 @@ def build(section: Section, context: Context) -> Layer:
     options.scale_x_y = head.scale_x_y
     anchors = _native.ffi.new("float[]", [side for pair in head.anchors for side in pair])
     yolo.check_channels(section, context, len(mask), 8 + 1 + options.classes)
+    native = made(section, "gaussian_yolo", options, _native.ffi.new("int[]", mask), anchors, layer_rule(context))
     return Layer(
         type=section.type,
         index=section.index,
         line=section.line,
         in_shape=context.in_shape,
         out_shape=context.in_shape,
-        native=made(section, "gaussian_yolo", options, _native.ffi.new("int[]", mask), anchors, layer_rule(context)),
+        native=native,
         head=head,
+        truth=gaussian_yolo_loss(section, context, native, options.classes, map_of(section, context, options.classes)),
         detail=f"{options.classes} classes, mask {','.join(str(entry) for entry in mask)}",
     )

@@ -11,7 +11,7 @@ from .._native import CData
 from ..options import Section
 from .base import Context, Truth
 
-__all__ = ["detection_loss", "region_loss", "value_loss", "yolo_loss"]
+__all__ = ["detection_loss", "gaussian_yolo_loss", "region_loss", "value_loss", "yolo_loss"]
 
 _MOST_BOXES = 1 << 20
 _IOU_LOSSES = ("mse", "iou", "giou", "diou", "ciou")
@@ -35,6 +35,18 @@ def yolo_loss(section: Section, context: Context, native: CData, classes: int, m
         classes: their number.
         mapped: classes that those of the truth stand for, () where they are the same.
     """
+    options = {"details": section.flag("show_details", True), "focal_loss": section.flag("focal_loss")}
+    return _yolo_loss(section, context, native, classes, mapped, options)
+
+
+def gaussian_yolo_loss(section: Section, context: Context, native: CData, classes: int, mapped: tuple[int, ...]) -> Truth:
+    """The same of a [Gaussian_yolo]."""
+    return _yolo_loss(section, context, native, classes, mapped, {"uc_normalizer": section.number("uc_normalizer", 1.0)})
+
+
+def _yolo_loss(
+    section: Section, context: Context, native: CData, classes: int, mapped: tuple[int, ...], others: dict[str, Any]
+) -> Truth:
     dialect = context.dialect
     boxes, row = section.integer("max", dialect.yolo_max_boxes, minimum=1, maximum=_MOST_BOXES), dialect.truth_row
     net = context.layers[0].in_shape if context.layers else context.in_shape
@@ -52,11 +64,9 @@ def yolo_loss(section: Section, context: Context, native: CData, classes: int, m
         "max_delta": section.number("max_delta", _UNLIMITED),
         "label_smooth_eps": section.number("label_smooth_eps", 0.0),
         "objectness_smooth": section.flag("objectness_smooth"),
-        "details": section.flag("show_details", True),
-        "focal_loss": section.flag("focal_loss"),
     }
     weights = _class_weights(section, classes, options["max_delta"])
-    return _set(native, Truth("boxes", boxes * row, boxes, row, 4), options, mapped, weights)
+    return _set(native, Truth("boxes", boxes * row, boxes, row, 4), options | others, mapped, weights)
 
 
 def region_loss(section: Section, context: Context, native: CData, coords: int, mapped: tuple[int, ...]) -> Truth:

@@ -16,13 +16,14 @@ from ..layers import Layer
 
 __all__ = ["LayerLoss", "Loss", "layers_with_loss", "network_cost", "read_losses"]
 
-_UNTAUGHT = ("Gaussian_yolo", "contrastive", "iseg")
+_UNTAUGHT = ("contrastive", "iseg")
 _REJECTING = ("badlabels_rejection_percentage", "num_sigmas_reject_badlabels", "equidistant_point")
 _HEAD = ("count", "iou", "class_score", "objectness", "any_objectness")
 _TOLD: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "yolo batch": (*_HEAD, "recall", "recall75"),
         "yolo image": ("count", "iou", "total_loss", "class_loss", "iou_loss"),  # each image's sums of scores are thrown away
+        "Gaussian_yolo": (*_HEAD, "recall", "recall75", "total_loss", "class_loss", "iou_loss", "uc_loss"),
         "region": (*_HEAD, "recall"),
         "detection": (*_HEAD, "any_class_score"),
     }
@@ -43,7 +44,7 @@ class LayerLoss:
         objectness: mean of their anchors ("Obj", "Pos Obj").
         any_objectness: of all anchors ("No Obj", "Any Obj").
         recall, recall75: share of them whose overlap is over .5 (".5R", "Avg Recall") and .75 (".75R").
-        class_loss, iou_loss, total_loss: of one image, squares of the deltas of scores, of boxes, of all.
+        class_loss, iou_loss, uc_loss, total_loss: squares of the deltas of scores, boxes, uncertainties and all, of one image.
     """
 
     index: int
@@ -59,6 +60,7 @@ class LayerLoss:
     recall75: float | None = None
     class_loss: float | None = None
     iou_loss: float | None = None
+    uc_loss: float | None = None
     total_loss: float | None = None
 
 
