@@ -72,14 +72,10 @@ def read_settings(net: Section, dialect: Dialect) -> TrainSettings:
 
     Source: pjreddie/darknet src/parser.c:655 parse_net_options, AlexeyAB/darknet src/parser.c:1145.
     """
-    given, warnings = dialect.training, list[str]()
+    given, warnings = dialect.training, _left_out(net, dialect)
     subdivisions = net.integer("subdivisions", 1, minimum=1)
     minibatch = max(1, net.integer("batch", 1, minimum=1) // subdivisions)
     max_batches = net.integer("max_batches", 0, minimum=0)
-    for key in sorted(given.left_out):
-        if net.number(key, 0.0):
-            message = f"{net.name} has {key}=, by which dialect {dialect.name} changes weights in training, which is not done here"
-            warnings.append(str(net.error(message, key)))
     policy = _policy(net, dialect, warnings)
     steps, scales = _steps(net, policy, warnings)
     if policy == "poly" and not max_batches:
@@ -113,6 +109,13 @@ def read_settings(net: Section, dialect: Dialect) -> TrainSettings:
         beta2=net.number("B2", 0.999),
         warnings=tuple(warnings),
     )
+
+
+def _left_out(net: Section, dialect: Dialect) -> list[str]:
+    """Sentences on what the dialect's program does to weights in a training, and this package does not."""
+    done = f"by which dialect {dialect.name} changes weights in training, which is not done here"
+    asked = [key for key in sorted(dialect.training.left_out) if net.number(key, 0.0)]
+    return [str(net.error(f"{net.name} has {key}=, {done}", key)) for key in asked]
 
 
 def _policy(net: Section, dialect: Dialect, warnings: list[str]) -> str:
