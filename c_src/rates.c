@@ -1,6 +1,7 @@
 /* The learning rate of an iteration, in the forks' types (get_current_rate of pjreddie/darknet src/network.c, AlexeyAB/darknet
  * src/network.c, hank-ai/darknet src-lib/darknet_network.cpp). */
 #include <math.h>
+#include <stdint.h>
 
 #include "darknetbn.h"
 
@@ -18,9 +19,10 @@ static float sigmoid(const rate_rule *rule, const rate_options *o, size_t iterat
 
 static float restarts(const rate_rule *rule, const rate_options *o, size_t iteration) {
     size_t start = 0, cycle = o->cycle;
-    while (start + cycle < iteration) {
+    if (o->cycle_multiplier == 1 && iteration) start = (iteration - 1) / cycle * cycle;
+    while (cycle < iteration - start) {
         start += cycle;
-        cycle *= o->cycle_multiplier;
+        cycle = cycle > SIZE_MAX / o->cycle_multiplier ? SIZE_MAX : cycle * o->cycle_multiplier;
     }
     double wave = 1. + cos((double)(float)(iteration - start) * rule->pi / (double)cycle);
     return (float)((double)o->learning_rate_min + 0.5 * (double)(o->learning_rate - o->learning_rate_min) * wave);

@@ -118,6 +118,8 @@ def test_a_checkpoint_that_lacks_an_array_or_has_another_changes_nothing(tmp_pat
         (held | {"2.biases": np.zeros(4, np.float32)}, "holds 2.biases as float32 (4,), expected float32 (3,)"),
         (held | {"9.weights": np.zeros(4, np.float32)}, "holds 9.weights, which has no place here"),
         (held | {"0.first.paint": np.zeros(4, np.float32)}, "holds 0.first.paint"),
+        (held | {"2.first.weights": held["2.weight_updates"]}, "has one moment of 2.weights of two"),
+        (held | {"3.state.state": np.zeros((0, 3), np.float32)}, "holds 3.state.state"),
         (held | {"2.delta.here": np.zeros((4, 2), np.float32)}, "holds 2.delta.here"),
     ):
         with path.open("wb") as stream:

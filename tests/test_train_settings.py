@@ -110,6 +110,17 @@ def test_scales_without_a_step_are_left_out_and_said() -> None:
     assert got.warnings == ("<bytes>:7: [net] has 2 scales= and 1 steps=; those left over have no effect",)
 
 
+def test_cosines_that_are_short_or_grow_fast_end_at_any_iteration() -> None:
+    """The last of the equal cycles ends with the least rate; others grow beyond what a counter holds."""
+    net = dn.load(cfg_of("conn output=1", net="policy=sgdr sgdr_cycle=3 sgdr_mult=1 learning_rate=.5 learning_rate_min=.125"))
+    for images, rate in ((0, 0.5), (3, 0.125), (3 * 2**60, 0.125), (3 * 2**60 + 1, 0.40625)):
+        net.seen = images
+        assert net.learning_rate == pytest.approx(rate, rel=1e-6)
+    net.settings = replace(net.settings, cycle_multiplier=2**31 - 1)
+    net.seen = 2**63
+    assert net.learning_rate == pytest.approx(0.21875, rel=1e-6)  # two thirds of the third, 3 * (2**31 - 1)**2 long
+
+
 def test_settings_may_be_set_and_are_checked() -> None:
     net = dn.load(cfg_of("conn output=1"))
     net.settings = replace(net.settings, learning_rate=0.5, burn_in=4, power=1.0)

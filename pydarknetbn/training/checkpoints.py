@@ -90,7 +90,7 @@ def read_checkpoint(net: Network, path: str | os.PathLike[str]) -> int:
         state = json.loads(told["state"])
         progress = _Restored(state)
         put_back(net, held)
-    except (ValueError, KeyError, TypeError, OSError) as reason:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError) as reason:
         told_reason = str(reason) if isinstance(reason, DarknetError) else f"{where}: {reason}"
         raise CheckpointError(f"{told_reason}; it is damaged, or of another version of this package") from None
     return progress.into(net)

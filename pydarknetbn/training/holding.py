@@ -80,8 +80,7 @@ def put_back(net: Network, held: Mapping[str, Held]) -> None:
     places = _Places(net)
     for key, value in held.items():
         places.add(key, value)
-    if missing := [key for key in places.parameters if key not in held and not key.endswith("_updates")]:
-        raise ValueError(f"has no {missing[0]}")
+    places.check()
     places.fill()
 
 
@@ -91,6 +90,7 @@ class _Places:
 
     net: Network
     parameters: dict[str, Array] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
     moves: list[tuple[Array, Held]] = field(default_factory=list)
     moments: dict[tuple[int, str], dict[str, Array]] = field(default_factory=dict)
     deltas: list[tuple[CData, str, Held]] = field(default_factory=list)
@@ -104,6 +104,7 @@ class _Places:
 
     def add(self, key: str, value: Held) -> None:
         """Finds the place of one array."""
+        self.found.add(key)
         if key in self.parameters:
             self.moves.append((self.parameters[key], _checked(key, value, self.parameters[key].shape)))
             return
@@ -116,8 +117,8 @@ class _Places:
             shape = () if target is None else target.shape
             self.moments.setdefault((layer.index, found[3]), {})[found[2]] = _checked(key, value, shape)
         elif found[2] == "state":
-            shape = layer.states.get(found[3], ())
-            self.states.setdefault(layer.index, {})[found[3]] = _checked(key, value, (len(value), *shape))
+            shape = layer.states.get(found[3].replace("cell_delta", "cell"), ())
+            self.states.setdefault(layer.index, {})[found[3]] = _checked(key, value, (max(1, len(value)), *shape))
         else:
             self._add_delta(layer, found[2], found[3], key, value)
 
@@ -125,7 +126,22 @@ class _Places:
         native = _with_delta(layer).get(name)
         outputs = native.outputs if native is not None else 0
         width, dtype = (outputs, np.float32) if kind == "delta" else ((outputs + 7) // 8, np.uint8)
-        self.deltas.append((native, kind, _checked(key, value, (len(value), width), dtype)))
+        self.deltas.append((native, kind, _checked(key, value, (max(1, len(value)), width), dtype)))
+
+    def check(self) -> None:
+        """Raises a ValueError where an array is missing, of those that go together, or all."""
+        for key in self.parameters:
+            if not key.endswith("_updates") and key not in self.found:
+                raise ValueError(f"has no {key}")
+        for (index, name), both in self.moments.items():
+            if len(both) < 2:
+                raise ValueError(f"has one moment of {index}.{name} of two")
+        for index, arrays in self.states.items():
+            names = read_state([self.net.layers[index]])[index].keys()
+            if not names <= arrays.keys() or len({len(array) for array in arrays.values()}) > 1:
+                raise ValueError(
+                    f"has {', '.join(arrays)} of layer {index} for its state, expected {', '.join(names)}, equally long"
+                )
 
     def fill(self) -> None:
         """Writes all of them."""
