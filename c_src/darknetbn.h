@@ -167,6 +167,11 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t n_inner, n_states; /* n_states: 1 state, 2 state and cell */
     size_t hidden, sequences; /* floats of one sequence's state; sequences that the state is of, 0 none yet */
     float *state, *cell;      /* (sequences, hidden), kept from one forward to the next */
+    float *cell_delta;        /* (sequences, hidden): what a backward leaves of the first step's, see recurrent_rule */
+    float *carried;           /* scratch of a backward; first the delta that a step leaves to the one before */
+    float *kept;              /* what each time step left for a backward; inner layers have theirs */
+    size_t kept_steps;        /* of the last forward, 0 none */
+    int restarts;             /* training begins with a state of zeros and ends with one */
     int shortcut;
     float state_constrain; /* the cell stays within +-this; 0 no limit, below 0: 32 for each time step */
     float limit;           /* what that is in the last forward */

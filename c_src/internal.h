@@ -104,21 +104,50 @@ status head_loss(layer *l, const network_state *state, head_kind kind);
 /* The layer's delta is added to that of the layer before. */
 status backward_loss(layer *l, const network_state *state);
 
-/* ---- recurrent_layer.c ------------------------------------------------------------------------------------------------------ */
+/* ---- recurrent_layer.c, recurrent_backward.c -------------------------------------------------------------------------------- */
 
-/* One time step of a layer: (sequences, inputs) to (sequences, outputs), moving the state on. */
-typedef status (*time_step)(layer *l, const float *input, float *output, size_t sequences);
+/* One time step of a batch, and its part of each array. */
+typedef struct {
+    const network_state *state;
+    size_t steps, sequences, step;
+    const float *input; /* (sequences, inputs) */
+    float *output;      /* (sequences, outputs), of a forward */
+    float *delta;       /* (sequences, outputs), of a backward */
+    float *input_delta; /* (sequences, inputs), of a backward, or NULL: nobody wants it */
+} moment;
+/* From (sequences, inputs) to (sequences, outputs), moving the state on; or back. */
+typedef status (*time_step)(layer *l, const moment *m);
 
 /* Runs step on each time step of the batch in turn. */
 status forward_steps(layer *l, const network_state *state, time_step step);
+/* STATUS_STATE without a forward that kept what a backward needs; else l->carried has room for so many times the state. */
+status ready_to_go_back(layer *l, const network_state *state, size_t rooms, size_t *floats);
+/* forward_steps from the last to the first. */
+status backward_steps(layer *l, const network_state *state, time_step step);
 /* An inner layer's output for (sequences, inputs). */
-status forward_inner(layer *inner, const float *input, size_t sequences);
+status forward_inner(layer *inner, const float *input, const moment *m);
+/* Back through an inner layer as it was in this step: delta of its output, input as then, into: as state->delta. What is left of the
+ * delta is inner->delta. */
+status backward_inner(layer *inner, const float *delta, const float *input, const moment *m, float *into);
+/* Room for what the steps leave; what one left of the state (slot 0: before the first) and of an inner layer; back into that. */
+status make_kept(layer *l, const moment *m);
+void keep_state(layer *l, const moment *m);
+void keep_inner(layer *inner, const moment *m);
+const float *kept_state(const layer *l, const moment *m, size_t slot);
+const float *kept_cell(const layer *l, const moment *m, size_t slot);
+const float *kept_output(const layer *inner, const moment *m);
+/* Both kinds of LSTM. */
+status backward_lstm_layer(layer *l, const network_state *state);
+status backward_conv_lstm_layer(layer *l, const network_state *state);
+status update_inner_layers(layer *l, const update_options *o);
 /* A layer with room for n_inner layers, none made yet, that keeps n_states arrays of `hidden` floats for each sequence. */
 status make_recurrent_layer(layer **l, shape in, shape out, size_t n_inner, size_t n_states, size_t hidden);
 /* Inner layer i: that convolution with c channels and n filters; STATUS_SHAPE where it does not keep height and width. */
 status make_inner_convolution(layer *l, size_t i, const convolutional_options *o, size_t c, size_t n, const batchnorm_rule *bn,
                               const layer_rule *rule);
-/* *made is the layer, which takes the rule and the forward; or, where s is a failure, it is freed and *made NULL. */
-status finish_layer(layer **made, layer *l, status s, const layer_rule *rule, status (*forward)(layer *, const network_state *));
+typedef status (*layer_pass)(layer *l, const network_state *state);
+/* *made is the layer, which takes the rule, the passes and the update of its inner layers; or, where s is a failure, it is freed and
+ * *made NULL. */
+status finish_layer(layer **made, layer *l, status s, const layer_rule *rule, layer_pass forward, layer_pass backward);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* cdef begin */
 
-/* Recurrent layers, for inference. STATUS_STATE where the state is of another number of sequences than the batch. */
+/* STATUS_STATE where the state is of another number of sequences than the batch. */
 typedef enum { RNN_INPUT_LAYER, RNN_SELF_LAYER, RNN_OUTPUT_LAYER } rnn;
 typedef enum { GRU_WZ, GRU_WR, GRU_WH, GRU_UZ, GRU_UR, GRU_UH } gru; /* w reads the state, u the input */
 typedef enum {
@@ -39,7 +39,7 @@ status make_lstm_layer(layer **l, size_t inputs, size_t outputs, int batch_norma
 status make_conv_lstm_layer(layer **l, const convolutional_options *o, int peephole, float state_constrain,
                             const batchnorm_rule *bn, const layer_rule *rule);
 /* The last n inputs of a sequence, the newest first. */
-status make_history_layer(layer **l, size_t c, size_t h, size_t w, size_t n);
+status make_history_layer(layer **l, size_t c, size_t h, size_t w, size_t n, const layer_rule *rule);
 /* The state becomes zeros for that many sequences; 0: the next forward makes it, for its own. */
 status reset_recurrent_layer(layer *l, size_t sequences);
 

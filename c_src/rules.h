@@ -111,9 +111,34 @@ typedef struct {
     double probability_guard; /* added to the probability of a focal loss, as a float */
 } loss_rule;
 
+/* Backward through time. What a time step takes for the batchnorms and activations inside: its own statistics and inputs, or those
+ * that the last step left; what an [rnn]'s output layer is taken to have read; whose delta goes to the input layer and along the
+ * shortcut; the state and cell before the first step; those that the next batch starts with; a constrained cell before or after. */
+typedef enum { STEP_STATISTICS_OWN, STEP_STATISTICS_LAST } step_statistics;
+typedef enum { RNN_READING_STATE, RNN_READING_SUM } rnn_reading;        /* the sum of both layers, without a shortcut's state */
+typedef enum { RNN_PASSING_STATE, RNN_PASSING_SELF } rnn_passing;       /* the state's, or what the self layer made of that */
+typedef enum { LSTM_BEFORE_STATE, LSTM_BEFORE_FIRST_STEP } lstm_before; /* what there was, or the first step's own results */
+typedef enum { LSTM_AFTER_LAST_STEP, LSTM_AFTER_FIRST_STEP } lstm_after;
+typedef enum { CONV_LSTM_CELL_COMPUTED, CONV_LSTM_CELL_KEPT } conv_lstm_cell;
+
+typedef struct {
+    step_statistics step_statistics;
+    rnn_reading rnn_reading;
+    rnn_passing rnn_passing;
+    int gru_backward; /* 0: a [gru]'s delta ends there */
+    lstm_before lstm_before;
+    lstm_after lstm_after;
+    int lstm_keeps_cell_delta;  /* the first step's delta of the cell goes into the next batch's last step */
+    int conv_lstm_passes_state; /* its convolutions of state and cell give a delta back */
+    conv_lstm_cell conv_lstm_cell;
+    int history_passes_all;       /* else the delta of the newest input alone */
+    int inner_convolutions_learn; /* else their learning rate is 0 */
+} recurrent_rule;
+
 typedef struct {
     arithmetic_rule arithmetic;
     loss_rule losses;
+    recurrent_rule recurrent;
     direct_1x1 direct_1x1;
     input_delta input_delta;
     copied_delta copied_delta;

@@ -142,7 +142,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a crop, dropblock or recurrent layer in training.
+            UnsupportedError: a crop or dropblock in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):

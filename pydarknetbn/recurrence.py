@@ -16,15 +16,24 @@ __all__ = ["State", "fresh_state", "read_state", "reset_state"]
 State = dict[int, dict[str, Array]]
 
 
-def read_state(layers: Sequence[Layer]) -> State:
-    """Layer number -> "state", of LSTMs "cell" too -> writable view (sequences, c, h, w); at first of 0 sequences."""
-    return {layer.index: {name: _view(layer, name) for name in layer.states} for layer in layers if layer.states}
+def read_state(layers: Sequence[Layer], *, training: bool = False) -> State:
+    """Layer number -> "state", of LSTMs "cell" too -> writable view (sequences, c, h, w); at first of 0 sequences.
+
+    Args:
+        layers: of a network.
+        training: with all that training goes on from: of LSTMs "cell_delta", which the forks' backward hands to the next batch's.
+    """
+    return {layer.index: {name: _view(layer, name) for name in _names(layer, training)} for layer in layers if layer.states}
+
+
+def _names(layer: Layer, training: bool) -> list[str]:
+    return [*layer.states, *(["cell_delta"] if training and "cell" in layer.states else [])]
 
 
 def _view(layer: Layer, name: str) -> Array:
     assert layer.native is not None
     sequences = layer.native.sequences
-    shape = (sequences, *layer.states[name])
+    shape = (sequences, *layer.states["state"])
     return _native.view(getattr(layer.native, name), shape) if sequences else np.empty(shape, np.float32)
 
 
@@ -45,7 +54,8 @@ def reset_state(layers: Sequence[Layer], sequences: int | None) -> None:
 @contextmanager
 def fresh_state(layers: Sequence[Layer]) -> Iterator[None]:
     """For a block the state starts anew; after it, it is what it was before."""
-    before = {index: {name: array.copy() for name, array in arrays.items()} for index, arrays in read_state(layers).items()}
+    now = read_state(layers, training=True)
+    before = {index: {name: array.copy() for name, array in arrays.items()} for index, arrays in now.items()}
     reset_state(layers, None)
     try:
         yield
@@ -54,5 +64,5 @@ def fresh_state(layers: Sequence[Layer]) -> Iterator[None]:
             if layer.states:
                 kept = before[layer.index]
                 reset_state([layer], len(kept["state"]) or None)
-                for name, array in read_state([layer])[layer.index].items():
+                for name, array in read_state([layer], training=True)[layer.index].items():
                     array[...] = kept[name]

@@ -136,7 +136,7 @@ class Runner:
     def _check_training(self) -> None:
         if self._folded:
             raise StateError(f"{self._name}: is folded and has no batchnorm to train; train the network it was folded from")
-        untrained = [f"[{layer.type}]" for layer in self._layers if layer.type == "crop" or layer.states]
+        untrained = [f"[{layer.type}]" for layer in self._layers if layer.type == "crop"]
         untrained += ["[dropout] with dropblock=1" for layer in self._layers if layer.type == "dropout" and layer.trainer is None]
         if untrained:
             raise UnsupportedError(f"{self._name}: {untrained[0]} in training is not computed; use train=False")

@@ -150,6 +150,7 @@ STRUCTS = {
     "arithmetic_rule": dialect.ArithmeticRule,
     "loss_rule": dialect.LossRule,
     "layer_rule": dialect.LayerRule,
+    "recurrent_rule": dialect.RecurrentRule,
 }
 
 

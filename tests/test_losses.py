@@ -275,3 +275,59 @@ def test_a_middle_on_the_border_stays_in_memory() -> None:
 def test_counters_have_to_be_one_for_each_class() -> None:
     with pytest.raises(dn.CfgError, match="3 numbers in counters_per_class=, but classes=2; give one for each class"):
         dn.load(cfg_of(YOLO[0], YOLO[1] + " counters_per_class=1,2,3"), dialect="alexeyab")
+
+
+# --- one cell: what a rule decides, by hand -------------------------------------------------------------------------------------
+
+
+def one_cell(dialect: str, classes: list[float], boxes: list[list[float]], options: str = "") -> tuple[dn.Network, Array]:
+    """A [yolo] of one anchor in one cell, whose box is the picture, after its loss; its deltas: box, objectness, classes."""
+    count = len(classes)
+    cfg = cfg_of(f"yolo classes={count} num=1 mask=0 anchors=1,1 max=4 {options}", w=1, h=1, c=5 + count)
+    net = dn.load(cfg, dialect=dialect)
+    x = np.array([0, 0, 0, 0, 0, *classes], np.float32).reshape(1, -1, 1, 1)
+    net.loss(x, [np.array(boxes, np.float32)])
+    return net, net.layers[0].delta.ravel()
+
+
+@pytest.mark.parametrize(("dialect", "want"), [("pjreddie", [-0.0, -0.5, 0.5]), ("alexeyab", [-0.0, 0.5, 0.5])])
+def test_what_tells_that_a_cell_has_a_class(dialect: str, want: list[float]) -> None:
+    """The first class is sure not to be there and so has no delta: the first program then teaches all of them again."""
+    _, delta = one_cell(dialect, [-200, 0, 0], [[1, 0.5, 0.5, 1, 1], [2, 0.5, 0.5, 1, 1]])
+    assert delta[5:].tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("dialect", "probability", "want"),
+    [("pjreddie", 0.01, 0.0), ("alexeyab", 0.251, 0.0), ("alexeyab", 0.249, -0.5)],
+)
+def test_which_cells_are_spared_the_delta_of_no_object(dialect: str, probability: float, want: float) -> None:
+    """Of a box that overlaps the truth by .81, but whose anchor is not the likest: there are two of them."""
+    options = "classes=1 num=2 mask=0 anchors=10,10,9,9 max=4 ignore_thresh=.5"
+    net = dn.load(cfg_of(f"yolo {options}", w=10, h=10, c=6), dialect=dialect)
+    x = np.zeros((1, 6, 10, 10), np.float32)
+    x[0, 5] = math.log(probability / (1 - probability))
+    net.loss(x, [np.array([[0, 0.55, 0.55, 0.9, 0.9]], np.float32)])
+    delta = net.layers[0].delta[0, 4]
+    assert delta[5, 5] == want
+    assert delta[0, 0] == -0.5
+
+
+def test_two_boxes_on_one_anchor_replace_or_add_their_deltas() -> None:
+    """Of x, whose logistic is .5: the boxes lie at .25 and .75. AlexeyAB's default normalizer is .75."""
+    boxes = [[0, 0.25, 0.5, 1, 1], [0, 0.75, 0.5, 1, 1]]
+    assert one_cell("pjreddie", [0], boxes)[1][0] == 0.25
+    assert one_cell("alexeyab", [0], boxes)[1][0] == 0
+    assert one_cell("alexeyab", [0], boxes[1:])[1][0] == 0.25 * 0.75
+
+
+def test_max_delta_limits_a_slope_and_no_square() -> None:
+    far = [[0, 0.99, 0.5, 0.9, 0.9]]
+    assert abs(one_cell("alexeyab", [0], far, "iou_loss=iou max_delta=.01")[1][:4]).max() == np.float32(0.01)
+    assert abs(one_cell("alexeyab", [0], far, "max_delta=.01")[1][:4]).max() > 0.3
+
+
+def test_delta_normalizer_is_the_gpus() -> None:
+    boxes = [[0, 0.25, 0.5, 0.5, 0.5]]
+    plain, normalized = (one_cell("alexeyab", [0], boxes, options)[1] for options in ("", "delta_normalizer=.5"))
+    assert plain.tolist() == normalized.tolist()

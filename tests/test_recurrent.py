@@ -12,7 +12,6 @@ import libm
 import pydarknetbn as dn
 from core import LIBM, assert_same_bits, recorded_files, same_bits
 from nets import cfg_of, noise, numbered, recorded_run, refusal, weights_of
-from pydarknetbn import _native
 from pydarknetbn._native import Array
 
 KINDS = {
@@ -333,20 +332,6 @@ def test_other_sequences_than_those_of_the_state_are_refused_and_change_nothing(
     assert same_bits(net.state[0]["state"], before)
     net.reset_state()
     assert net.forward(x)[0].shape == (3, 2, 1, 1)
-
-
-@pytest.mark.parametrize("section", [*KINDS.values(), "history"], ids=[*KINDS, "history"])
-def test_training_is_refused_before_anything_moves(section):
-    net = net_of("batchnorm", section)
-    with pytest.raises(dn.UnsupportedError, match="in training is not computed"):
-        net.forward(noise(2, 2, 3, 2), train=True)
-    assert not net.layers[0].rolling_mean.any()
-    state = _native.ffi.new("network_state *")
-    x = noise(2, 2, 3, 2)
-    pointer = _native.floats(x)
-    state.input, state.batch, state.train = pointer, 2, 1
-    with pytest.raises(dn.UnsupportedError):
-        _native.check(_native.lib.forward_layer(net.layers[1].native, state))
 
 
 @pytest.mark.parametrize("steps", [0, -1])

@@ -19,6 +19,7 @@ import pytest
 
 import pydarknetbn as dn
 from killed_training import KILLED, LARGE
+from nets import cfg_of
 from pydarknetbn._native import Array
 from pydarknetbn.files import write_atomically
 from trainings import CLASSIFIER, batch, batches, parameters
@@ -49,6 +50,27 @@ def test_resuming_gives_the_bits_of_an_uninterrupted_run(dialect: str, profile: 
     assert (tmp_path / "end.weights").read_bytes() == whole.to_bytes()
     before = whole.train_step(*batch(12))
     assert resumed.train_step(*batch(12)) == before
+
+
+@pytest.mark.parametrize("layer", ["rnn output=4 hidden=4", "lstm output=4", "gru output=4", "crnn output=4 size=1 pad=1"])
+@pytest.mark.parametrize(("dialect", "profile"), FORKS[:2])
+def test_recurrent_layers_go_on_with_their_state(layer: str, dialect: str, profile: str, tmp_path: Path) -> None:
+    """Two sequences of three time steps; an LSTM's delta of the cell goes on, too."""
+    net = "batch=2 time_steps=3 learning_rate=.05"
+    cfg = cfg_of(f"{layer} batch_normalize=1", "connected output=3 activation=linear", "softmax", c=5, w=1, h=1, net=net)
+
+    def some(first: int) -> Iterator[tuple[Array, Array]]:
+        while True:
+            generator = np.random.default_rng([9, first])
+            yield generator.random((6, 5, 1, 1), np.float32), np.eye(3, dtype=np.float32)[generator.integers(0, 3, 6)]
+            first += 1
+
+    whole = dn.load(cfg, dialect=dialect, profile=profile, seed=1)
+    history = whole.fit(some, steps=5)
+    dn.load(cfg, dialect=dialect, profile=profile, seed=1).fit(some, steps=3, checkpoint=tmp_path / "half")
+    resumed = dn.load(cfg, dialect=dialect, profile=profile, seed=2)
+    assert resumed.fit(some, steps=5, resume=tmp_path / "half.ckpt").loss.tobytes() == history.loss[3:].tobytes()
+    assert parameters(resumed) == parameters(whole)
 
 
 def test_a_nan_that_a_program_multiplies_by_0_is_in_the_checkpoint(tmp_path: Path) -> None:

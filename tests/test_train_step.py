@@ -1,4 +1,4 @@
-"""A step: minibatches, what moves and what does not, counters, Adam; freezing and what is trained wrongly."""
+"""A step: minibatches, counters, what moves and what does not, freezing, Adam."""
 
 from __future__ import annotations
 
@@ -11,36 +11,7 @@ import pytest
 import pydarknetbn as dn
 from nets import cfg_of, weights_of
 from pydarknetbn._native import Array
-from trainings import batch, parameters
-
-LAYERS = (
-    "convolutional batch_normalize=1 filters=4 size=3 pad=1 activation=leaky",
-    "convolutional batch_normalize=1 filters=4 size=1 activation=leaky",
-    "connected output=3 activation=linear",
-    "softmax",
-)
-RATES = "batch=8 learning_rate=.1 momentum=.9 decay=0"
-
-
-def network(*extra: str, net: str = RATES, **options: Any) -> dn.Network:
-    """The network, with an option for layer n as extra n."""
-    sections = [f"{section} {more}" for section, more in zip(LAYERS, (*extra, "", "", "", ""), strict=False)]
-    return dn.load(cfg_of(*sections, net=net), **({"profile": "textbook", "seed": 5} | options))
-
-
-def moved(net: dn.Network, steps: int = 1) -> list[set[str]]:
-    """Of each layer, the arrays that so many steps change."""
-    before = [{name: array.copy() for name, array in layer.params.items()} for layer in net.layers]
-    for step in range(steps):
-        net.train_step(*batch(step))
-    return [
-        {name for name, array in layer.params.items() if not np.array_equal(array, old[name])}
-        for layer, old in zip(net.layers, before, strict=True)
-    ]
-
-
-ROLLING = {"rolling_mean", "rolling_variance"}
-ALL = ROLLING | {"weights", "biases", "scales"}
+from trainings import ALL, LAYERS, RATES, ROLLING, batch, moved, network, parameters
 
 # --- minibatches ----------------------------------------------------------------------------------------------------------------
 
@@ -242,47 +213,3 @@ def test_on_the_cpu_the_forks_train_with_momentum_whatever_adam_says() -> None:
     assert nets[1].training_faults[-1] == (
         "pjreddie-cpu: adam=1 has no effect: the program trains with momentum on the CPU, and has Adam on a GPU only"
     )
-
-
-# --- what is trained wrongly ----------------------------------------------------------------------------------------------------
-
-
-def test_a_network_that_trains_as_its_formulas_say_has_no_faults() -> None:
-    assert network().training_faults == ()
-
-
-def test_layers_that_never_move_are_named() -> None:
-    faults = network(profile="alexeyab-cpu").training_faults
-    assert "alexeyab-cpu: layer 2 [connected] is never updated: its parameters stay as they start" in faults
-    beta = "alexeyab-cpu: β (biases) of the batchnorm of layers 0 and 1 [convolutional] gets no gradient and never moves"
-    assert beta in faults
-    net = network(profile="alexeyab-cpu")
-    assert moved(net, 3) == [ALL - {"biases"}, ALL - {"biases"}, set(), set()]
-    alone = dn.load(cfg_of("batchnorm", "conn output=3", "softmax"), dialect="pjreddie")
-    assert alone.training_faults[0] == "pjreddie-cpu: layer 0 [batchnorm] is never updated: its parameters stay as they start"
-
-
-def test_gradients_that_are_overwritten_or_pile_up_are_named() -> None:
-    branched = cfg_of(
-        "conv filters=4 size=1", "conv filters=4 size=3 pad=1", "conv filters=4 size=1", "shortcut from=-3", "avgpool", "softmax"
-    )
-    found = dn.load(branched, profile="alexeyab-cpu").training_faults
-    assert any("layer 1 [convolutional] overwrites the delta of a layer that it reads" in each for each in found)
-    assert any("the delta of layer 4 [avgpool] is never cleared" in each for each in found)
-    assert dn.load(branched, profile="pjreddie-cpu").training_faults == ()
-    one = branched.replace(b"size=3\npad=1", b"size=1")
-    found = dn.load(one, profile="pjreddie-cpu").training_faults
-    assert len(found) == 1
-    assert found[0].startswith("pjreddie-cpu: layer 1 [convolutional] overwrites the delta of a layer that it reads")
-
-
-def test_other_pixels_and_epsilons_are_named() -> None:
-    strided = cfg_of("conv filters=4 size=1 stride=2 batch_normalize=1", "conn output=3", "softmax")
-    found = dn.load(strided, dialect="pjreddie").training_faults
-    assert "layer 0 [convolutional], of size 1 with a stride, reads other pixels than the stride says" in found[0]
-    assert "forward divides by √v+1e-06, backward by √(v+1e-05)" in found[1]
-
-
-def test_a_learning_rate_that_is_not_read_is_named() -> None:
-    found = network("", "", "learning_rate=2", profile="alexeyab-cpu").training_faults
-    assert any("learning_rate= of layer 2 [connected] has no effect" in each for each in found)

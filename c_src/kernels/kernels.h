@@ -146,6 +146,11 @@ void shortcut_multilayer_gradients(const float *input, const float *delta, size_
 void mul_cpu(size_t n, const float *x, float *y);
 /* out[i] = s[i] * a[i] + (1 - s[i]) * b[i] */
 void weighted_sum_cpu(const float *a, const float *b, const float *s, size_t n, float *out);
+/* What a, b and s get of the delta of that. */
+void weighted_sum_gradients(const float *a, const float *b, const float *s, size_t n, const float *delta, float *a_delta,
+                            float *b_delta, float *s_delta);
+/* delta[i] becomes 0 where x[i] is not within +-limit. */
+void constrain_gradient(size_t n, float limit, const float *x, float *delta);
 /* x[i] becomes limit or -limit where it is beyond; NaN becomes -limit */
 void constrain_cpu(size_t n, float limit, float *x);
 /* A NaN or infinity at i becomes 1 / i, which at 0 is infinite again. */

@@ -28,14 +28,17 @@ static void forget_pointers(layer *l) {
                         &l->scale_updates,
                         &l->bias_updates,
                         &l->state,
-                        &l->cell};
+                        &l->cell,
+                        &l->cell_delta,
+                        &l->carried,
+                        &l->kept};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) *arrays[i] = NULL;
     l->batchnorm = l->blur = NULL;
     l->inner = NULL;
     l->sources = NULL;
     l->mask = l->map = NULL;
     l->softmax_tree = NULL;
-    l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = l->sequences = l->n_inner = 0;
+    l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = l->sequences = l->n_inner = l->kept_steps = 0;
     l->cached = CACHED_NOTHING;
 }
 

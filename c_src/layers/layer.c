@@ -49,7 +49,10 @@ void free_layer(layer *l) {
                        l->scale_updates,
                        l->bias_updates,
                        l->state,
-                       l->cell};
+                       l->cell,
+                       l->cell_delta,
+                       l->carried,
+                       l->kept};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) array_release(arrays[i]);
     free_layer(l->batchnorm);
     for (size_t i = 0; i < l->n_inner; ++i) free_layer(l->inner[i]);

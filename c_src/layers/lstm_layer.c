@@ -14,18 +14,18 @@ static float *gate(layer *l, size_t w, size_t u, const layer *v, size_t n, activ
     return sum;
 }
 
-static status forward_gates(layer *l, const float *input, size_t sequences) {
+static status forward_gates(layer *l, const moment *m) {
     status s = STATUS_OK;
     for (size_t i = LSTM_VF; s == STATUS_OK && i <= LSTM_VI; ++i)
-        if (l->inner[i]) s = forward_inner(l->inner[i], l->cell, sequences);
-    for (size_t i = LSTM_WF; s == STATUS_OK && i <= LSTM_WO; ++i) s = forward_inner(l->inner[i], l->state, sequences);
-    for (size_t i = LSTM_UF; s == STATUS_OK && i <= LSTM_UO; ++i) s = forward_inner(l->inner[i], input, sequences);
+        if (l->inner[i]) s = forward_inner(l->inner[i], l->cell, m);
+    for (size_t i = LSTM_WF; s == STATUS_OK && i <= LSTM_WO; ++i) s = forward_inner(l->inner[i], l->state, m);
+    for (size_t i = LSTM_UF; s == STATUS_OK && i <= LSTM_UO; ++i) s = forward_inner(l->inner[i], m->input, m);
     return s;
 }
 
-static status move_on(layer *l, const float *input, size_t n, size_t sequences) {
+static status move_on(layer *l, const moment *m, size_t n) {
     layer **inner = l->inner;
-    status s = forward_gates(l, input, sequences);
+    status s = forward_gates(l, m);
     if (s != STATUS_OK) return s;
     const float *f = gate(l, LSTM_WF, LSTM_UF, inner[LSTM_VF], n, ACTIVATION_LOGISTIC);
     float *i = gate(l, LSTM_WI, LSTM_UI, inner[LSTM_VI], n, ACTIVATION_LOGISTIC);
@@ -33,7 +33,7 @@ static status move_on(layer *l, const float *input, size_t n, size_t sequences) 
     mul_cpu(n, g, i);
     mul_cpu(n, f, l->cell);
     axpy_cpu(n, 1, i, l->cell);
-    if (inner[LSTM_VO]) s = forward_inner(inner[LSTM_VO], l->cell, sequences); /* of the new cell */
+    if (inner[LSTM_VO]) s = forward_inner(inner[LSTM_VO], l->cell, m); /* of the new cell */
     if (s != STATUS_OK) return s;
     const float *o = gate(l, LSTM_WO, LSTM_UO, inner[LSTM_VO], n, ACTIVATION_LOGISTIC);
     memcpy(l->state, l->cell, n * sizeof(float));
@@ -42,10 +42,10 @@ static status move_on(layer *l, const float *input, size_t n, size_t sequences) 
     return STATUS_OK;
 }
 
-static status step(layer *l, const float *input, float *output, size_t sequences) {
-    size_t n = sequences * l->hidden;
-    status s = move_on(l, input, n, sequences);
-    if (s == STATUS_OK) memcpy(output, l->state, n * sizeof(float));
+static status step(layer *l, const moment *m) {
+    size_t n = m->sequences * l->hidden;
+    status s = move_on(l, m, n);
+    if (s == STATUS_OK) memcpy(m->output, l->state, n * sizeof(float));
     return s;
 }
 
@@ -53,14 +53,14 @@ static status forward_lstm_layer(layer *l, const network_state *state) {
     return forward_steps(l, state, step);
 }
 
-static status constrained_step(layer *l, const float *input, float *output, size_t sequences) {
-    size_t n = sequences * l->hidden;
-    status s = move_on(l, input, n, sequences);
+static status constrained_step(layer *l, const moment *m) {
+    size_t n = m->sequences * l->hidden;
+    status s = move_on(l, m, n);
     if (s != STATUS_OK) return s;
     if (l->limit != 0) constrain_cpu(n, l->limit, l->cell);
     fix_nan_and_inf_cpu(l->cell, n);
     fix_nan_and_inf_cpu(l->state, n);
-    memcpy(output, l->state, n * sizeof(float));
+    memcpy(m->output, l->state, n * sizeof(float));
     return STATUS_OK;
 }
 
@@ -79,7 +79,7 @@ status make_lstm_layer(layer **made, size_t inputs, size_t outputs, int batch_no
     for (size_t i = LSTM_WF; s == STATUS_OK && i <= LSTM_UO; ++i)
         s = make_connected_layer(&l->inner[i], i <= LSTM_WO ? outputs : inputs, outputs, ACTIVATION_LINEAR, batch_normalize, bn,
                                  rule);
-    return finish_layer(made, l, s, rule, forward_lstm_layer);
+    return finish_layer(made, l, s, rule, forward_lstm_layer, backward_lstm_layer);
 }
 
 status make_conv_lstm_layer(layer **made, const convolutional_options *o, int peephole, float state_constrain,
@@ -92,5 +92,5 @@ status make_conv_lstm_layer(layer **made, const convolutional_options *o, int pe
     l->state_constrain = state_constrain;
     for (size_t i = LSTM_WF; s == STATUS_OK && i <= (size_t)(peephole ? LSTM_VO : LSTM_UO); ++i)
         s = make_inner_convolution(l, i, o, i >= LSTM_UF && i <= LSTM_UO ? o->c : o->n, o->n, bn, rule);
-    return finish_layer(made, l, s, rule, forward_conv_lstm_layer);
+    return finish_layer(made, l, s, rule, forward_conv_lstm_layer, backward_conv_lstm_layer);
 }

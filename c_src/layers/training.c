@@ -20,7 +20,8 @@ status prepare_gradients(layer *l) {
     if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
     if (s == STATUS_OK && l->rolling_variance) s = ensure_gradients(l);
     if (s == STATUS_OK && l->batchnorm) s = prepare_gradients(l->batchnorm);
-    for (size_t i = 0; s == STATUS_OK && i < l->n_inner; ++i) s = prepare_gradients(l->inner[i]);
+    for (size_t i = 0; s == STATUS_OK && i < l->n_inner; ++i)
+        if (l->inner[i]) s = prepare_gradients(l->inner[i]);
     return s;
 }
 

@@ -25,6 +25,7 @@ from .rules import (
     LossRule,
     Profile,
     RateRule,
+    RecurrentRule,
     TrainingDefaults,
     TrainingRule,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "Parser",
     "Profile",
     "RateRule",
+    "RecurrentRule",
     "Statistics",
     "TrainingDefaults",
     "TrainingRule",

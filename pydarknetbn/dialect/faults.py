@@ -5,29 +5,10 @@ Arithmetic that a model may really have been run or trained with is not a fault:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .fault import Fault
+from .faults_in_training import TRAINING_FAULTS
 
 __all__ = ["FAULTS", "Fault"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One replaced fault.
-
-    Args:
-        dialects: the forks concerned.
-        where: file and function.
-        there: what happens in the fork.
-        here: what happens in this package.
-        golden: patterns of the recorded files that hold the fault, or lack the case for it.
-    """
-
-    dialects: tuple[str, ...]
-    where: str
-    there: str
-    here: str
-    golden: tuple[str, ...] = ()
-
 
 FAULTS = (
     Fault(
@@ -173,8 +154,9 @@ FAULTS = (
     Fault(
         ("hank-ai",),
         "src-lib/rnn_layer.cpp, lstm_layer.cpp, crnn_layer.cpp increment_layer",
-        "moves the pointers of the layers inside on in every forward and never back: a second one writes past the arrays",
-        "every forward starts at the first step",
+        "moves the pointers of the layers inside on in every forward and never back: a second one writes past the arrays; in "
+        "training the state's, too, and a backward starts behind the last step",
+        "every forward starts at the first step, every backward at the last; otherwise AlexeyAB's arithmetic",
         ("layers/hank-ai-cpu/*rnn*", "layers/hank-ai-cpu/lstm*"),
     ),
     Fault(
@@ -252,45 +234,10 @@ FAULTS = (
         "the pairs that anchors= gives count, with a warning; CfgError where it gives too few",
     ),
     Fault(
-        ("pjreddie", "alexeyab", "hank-ai"),
-        "src/maxpool_layer.c backward_maxpool_layer of a window without a value above -FLT_MAX, such as one of NaN",
-        "writes in front of the array",
-        "its delta goes nowhere",
-    ),
-    Fault(
-        ("pjreddie", "alexeyab", "hank-ai"),
-        "backward_* of a first layer that is not [convolutional], [connected], [local], [deconvolutional] or [batchnorm]",
-        "writes through NULL: nobody wants that delta",
-        "nothing is written",
-    ),
-    Fault(
-        ("pjreddie", "alexeyab", "hank-ai"),
-        "src/parser.c parse_network_cfg of a [dropout] as first layer",
-        "takes its output and delta from in front of the array of layers: a crash",
-        "drops values of a copy of the input",
-    ),
-    Fault(
         ("pjreddie",),
         "src/local_layer.c make_local_layer",
         "asks for a workspace of as many bytes as it takes floats: writes past it, unless another layer needs a larger one",
         "no workspace is needed",
     ),
-    Fault(
-        ("alexeyab", "hank-ai"),
-        "src/dropout_layer.c with dropblock=1",
-        "drops single values on the CPU, as without; only its GPU code drops blocks",
-        "UnsupportedError in training",
-    ),
-    Fault(
-        ("pjreddie", "alexeyab", "hank-ai"),
-        "parse_net_options of policy=steps with fewer scales= than steps=",
-        "reads numbers at an address behind NULL; hank-ai takes 0, and nothing moves any more",
-        "CfgError where the network is to train",
-    ),
-    Fault(
-        ("pjreddie", "alexeyab", "hank-ai"),
-        "get_current_rate of policy=step with step=0, sgdr with a cycle of 0, poly with max_batches=0",
-        "divides by 0, goes round for ever, gives rates that are no numbers",
-        "CfgError where the network is to train",
-    ),
+    *TRAINING_FAULTS,
 )

@@ -1,7 +1,4 @@
-"""How each fork and framework computes: every epsilon, factor and type, with its source. A new one is one more record.
-
-Sources are `repository file:line` at pjreddie/darknet f6afaab, AlexeyAB/darknet 59596d7 and hank-ai/darknet f684e1d.
-"""
+"""How each fork and framework computes: every epsilon, factor and type. A new one is one more record; sources stand beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +8,9 @@ from types import MappingProxyType
 
 from .frameworks import framework_profiles
 from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
+from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
 from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .sources import ALEXEYAB_SOURCES, HANK_AI_SOURCES, PJREDDIE_SOURCES
 from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
@@ -82,6 +81,7 @@ _PJREDDIE_LAYERS = LayerRule(
         diou="double",
     ),
     losses=PJREDDIE_LOSSES,
+    recurrent=PJREDDIE_RECURRENT,
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     copied_delta="overwritten",
@@ -110,6 +110,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         diou="double",
     ),
     losses=ALEXEYAB_LOSSES,
+    recurrent=ALEXEYAB_RECURRENT,
     direct_1x1="stride x 1",
     input_delta="overwritten",
     copied_delta="overwritten",
@@ -140,7 +141,13 @@ _HANK_AI_LAYERS = replace(
 )
 
 _TEXTBOOK_LAYERS = replace(
-    _ALEXEYAB_LAYERS, input_delta="added", copied_delta="added", gradient="exact", shared_statistics=False, shortcut_sums="by image"
+    _ALEXEYAB_LAYERS,
+    recurrent=TEXTBOOK_RECURRENT,
+    input_delta="added",
+    copied_delta="added",
+    gradient="exact",
+    shared_statistics=False,
+    shortcut_sums="by image",
 )
 
 
@@ -170,32 +177,7 @@ _PROFILES = (
         ),
         layers=_PJREDDIE_LAYERS,
         training=PJREDDIE_TRAINING,
-        sources=MappingProxyType(
-            {
-                "forward": "src/blas.c:154",
-                "direct_term": "src/batchnorm_layer.c:124",
-                "statistic_terms": "src/batchnorm_layer.c:99,114",
-                "fold": "src/convolutional_layer.c:334, src/connected_layer.c:203",
-                "rolling_keep": "src/batchnorm_layer.c:143-146",
-                "normalize_variance": "src/blas.c:110",
-                "bias_gradient": "src/batchnorm_layer.c:163",
-                "trained": "src/network.c forward_network, update_network",
-                "rates": "src/network.c:90",
-                "adam": "src/convolutional_layer.c update_convolutional_layer looks at no adam; its GPU code does",
-                "eval_statistics": "src/batchnorm_layer.c:159",
-                "trains_standalone": "src/batchnorm_layer.c:6-66 sets no update",
-                "direct_1x1": "src/convolutional_layer.c:468",
-                "input_delta": "src/convolutional_layer.c:524-528",
-                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample}_layer.c",
-                "gradient": "src/l2norm_layer.c, src/normalization_layer.c backward_*, src/dropout_layer.c forward_dropout_layer",
-                "leaky": "src/activations.h:42",
-                "piecewise": "src/activations.h:21-58",
-                "iou": "src/box.c box_iou",
-                "losses": "src/yolo_layer.c:84-244, src/blas.c:238-274",
-                "unbox": "src/yolo_layer.c correct_yolo_boxes",
-                "crnn_sides": "src/parser.c:217 passes w, h where src/crnn_layer.c:26 takes h, w",
-            }
-        ),
+        sources=PJREDDIE_SOURCES,
     ),
     Profile(
         name="alexeyab-cpu",
@@ -203,36 +185,7 @@ _PROFILES = (
         batchnorm=_ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
         training=ALEXEYAB_TRAINING,
-        sources=MappingProxyType(
-            {
-                "forward": "src/blas.c:292",
-                "direct_term": "src/batchnorm_layer.c:143",
-                "statistic_terms": "src/batchnorm_layer.c:118,133",
-                "fold": "src/network.c:1312, src/connected_layer.c:251",
-                "rolling_keep": "src/batchnorm_layer.c:196-199, src/connected_layer.c:191-194",
-                "normalize_variance": "src/blas.c:269",
-                "bias_gradient": "src/batchnorm_layer.c:211-221, src/connected_layer.c:216",
-                "trains_standalone": "src/batchnorm_layer.c:223",
-                "trained": "src/network.c:276,300: layers whose train is not set by their make_ function are left out",
-                "holds_back": "src/network_kernels.cu:292-294; its CPU code looks at neither option, here both work",
-                "rates": "src/network.c:131",
-                "direct_1x1": "src/convolutional_layer.c:1365",
-                "input_delta": "src/col2im.c:65 zeroes first",
-                "copied_delta": "backward_* of src/{activation,reorg,normalization,upsample,sam}_layer.c",
-                "gradient": "src/maxpool_layer.c backward_*, src/blas.c:145, src/normalization_layer.c",
-                "shared_statistics": "src/convolutional_layer.c:622-630",
-                "shared_updates": "src/network.c:295 update_network",
-                "mish_gradient": "src/activations.c gradient_array_mish",
-                "leaky": "src/activations.h:69",
-                "leaky_host": "src/gemm.c:2341",
-                "piecewise": "src/activations.h:48-97",
-                "shortcut_sums": "src/shortcut_layer.c forward_shortcut_layer",
-                "iou": "src/box.c box_iou",
-                "losses": "src/yolo_layer.c:161-646, src/box.c:226-450, src/blas.c:387-423",
-                "unbox": "src/yolo_layer.c correct_yolo_boxes",
-                "region": "src/region_layer.c forward_region_layer",
-            }
-        ),
+        sources=ALEXEYAB_SOURCES,
     ),
     Profile(
         name="hank-ai-cpu",
@@ -240,22 +193,7 @@ _PROFILES = (
         batchnorm=_HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
         training=HANK_AI_TRAINING,
-        sources=MappingProxyType(
-            {
-                "forward": "src-lib/blas.cpp:442",
-                "direct_term": "src-lib/batchnorm_layer.cpp:62",
-                "statistic_terms": "src-lib/batchnorm_layer.cpp:34,50",
-                "fold": "src-lib/darknet_network.cpp:1686, src-lib/connected_layer.cpp:263",
-                "rolling_keep": "src-lib/batchnorm_layer.cpp:119-122, src-lib/connected_layer.cpp:199",
-                "gelu": "src-lib/activations.hpp:135",
-                "softmax": "src-lib/blas.cpp:641",
-                "box": "src-lib/yolo_layer.cpp:38",
-                "diou": "src-lib/box.cpp:145",
-                "losses": "src-lib/yolo_layer.cpp:74-710, src-lib/box.cpp:465-680",
-                "scan": "src-lib/yolo_layer.cpp:1249",
-                "rates": "src-lib/darknet_network.cpp:133: pow and exp of floats are powf and expf in C++",
-            }
-        ),
+        sources=HANK_AI_SOURCES,
     ),
     Profile(
         name="hank-ai-cpu-avx",

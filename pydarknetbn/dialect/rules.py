@@ -18,6 +18,7 @@ __all__ = [
     "LossRule",
     "Profile",
     "RateRule",
+    "RecurrentRule",
     "TrainingDefaults",
     "TrainingRule",
 ]
@@ -105,11 +106,29 @@ class LossRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentRule:
+    """What differs between forks in backward through time; the fields of `recurrent_rule` in the C header, which explains them."""
+
+    step_statistics: Literal["own", "last"]
+    rnn_reading: Literal["state", "sum"]
+    rnn_passing: Literal["state", "self"]
+    gru_backward: bool
+    lstm_before: Literal["state", "first step"]
+    lstm_after: Literal["last step", "first step"]
+    lstm_keeps_cell_delta: bool
+    conv_lstm_passes_state: bool
+    conv_lstm_cell: Literal["computed", "kept"]
+    history_passes_all: bool
+    inner_convolutions_learn: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRule:
     """What differs between forks in the layers around batchnorm; the fields of `layer_rule` in the C header."""
 
     arithmetic: ArithmeticRule
     losses: LossRule
+    recurrent: RecurrentRule
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
     copied_delta: Literal["added", "overwritten"]

@@ -12,7 +12,7 @@ __all__ = ["ALEXEYAB_TRAINING", "HANK_AI_TRAINING", "PJREDDIE_TRAINING", "TEXTBO
 PJREDDIE_TRAINING = TrainingRule(
     trained=None,
     cleared="cleared",
-    scaled=None,
+    scaled=frozenset("connected convolutional deconvolutional local".split()),
     stops_before=False,
     passes_over=False,
     shared_updates=True,
@@ -22,7 +22,7 @@ PJREDDIE_TRAINING = TrainingRule(
 )
 ALEXEYAB_TRAINING = replace(
     PJREDDIE_TRAINING,
-    trained=frozenset("batchnorm conv_lstm convolutional crnn local_avgpool maxpool shortcut".split()),
+    trained=frozenset("batchnorm conv_lstm convolutional crnn history local_avgpool maxpool shortcut".split()),
     cleared="multiplied",
     scaled=frozenset("convolutional implicit shortcut".split()),
     stops_before=True,
@@ -35,6 +35,7 @@ HANK_AI_TRAINING = replace(
 )
 TEXTBOOK_TRAINING = replace(
     PJREDDIE_TRAINING,
+    scaled=None,
     stops_before=True,
     passes_over=True,
     holds_back=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from .. import _native
 from .._native import ffi
 from ..dialect import Profile
 from ..layers import Layer
@@ -12,6 +13,29 @@ from .settings import TrainSettings
 __all__ = ["training_faults"]
 
 _COPYING = frozenset("activation batchnorm normalization reorg reorg3d".split())  # they copy a delta where others add
+
+_SIMPLIFIED = frozenset("l2norm local_avgpool normalization".split())
+_BY_SIGN = frozenset(_native.enum("activation", name) for name in ("linear", "leaky", "relu", "relie"))
+_SMOOTH = _native.enum("cost", "smooth")
+
+# types of layers, a field of the rule of backward through time, its right value, and what another one means
+_RECURRENT = (
+    ("rnn crnn gru lstm conv_lstm", "step_statistics", "own", "every time step takes the batchnorms and activations of the last"),
+    (
+        "rnn crnn",
+        "rnn_reading",
+        "state",
+        "the output layer is taken to have read both layers' sum, without a shortcut's state",
+    ),
+    ("rnn crnn", "rnn_passing", "state", "the input layer gets what the self layer made of the state's delta"),
+    ("gru", "gru_backward", True, "the delta ends there, and nothing in it learns"),
+    ("lstm conv_lstm", "lstm_before", "state", "the first step is taken to have begun with its own results"),
+    ("lstm conv_lstm", "lstm_after", "last step", "the next batch begins with the first step's state and cell"),
+    ("lstm conv_lstm", "lstm_keeps_cell_delta", False, "the cell's delta goes on into the next batch"),
+    ("conv_lstm", "conv_lstm_passes_state", True, "the convolutions of state and cell give no delta back"),
+    ("history", "history_passes_all", True, "the newest input alone gets a delta"),
+    ("crnn conv_lstm", "inner_convolutions_learn", True, "the learning rate of the convolutions inside is 0"),
+)
 
 
 def training_faults(layers: Sequence[Layer], profile: Profile, settings: TrainSettings) -> tuple[str, ...]:
@@ -29,6 +53,9 @@ def training_faults(layers: Sequence[Layer], profile: Profile, settings: TrainSe
         _lost_branches(layers, profile),
         _other_pixels(layers, profile),
         _other_epsilon(layers, profile),
+        _simplified(layers, profile),
+        _turned(layers, profile),
+        _through_time(layers, profile),
         _unscaled(layers, profile),
         _without_adam(profile, settings),
     )
@@ -61,17 +88,17 @@ def _untrained(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
 
 
 def _without_beta(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
-    hosts = {layer.type: profile.rule(layer.type) for layer in layers if layer.type in profile.batchnorm}  # type: ignore[arg-type]
-    still = [
-        layer
-        for layer in layers
-        if layer.type in hosts
-        and not hosts[layer.type].bias_gradient
-        and profile.training.trains(layer.type)
-        and (layer.type == "batchnorm" or (layer.native is not None and layer.native.batchnorm != ffi.NULL))
-    ]
+    hosts = {host for host, rule in profile.batchnorm.items() if not rule.bias_gradient}
+    still = [layer for layer in layers if profile.training.trains(layer.type) and hosts & _hosts(layer)]
     if still:
         yield f"β (biases) of the batchnorm of {_named(still)} gets no gradient and never moves"
+
+
+def _hosts(layer: Layer) -> set[str]:
+    """What batchnorms the layer has: of its own, behind a convolution or a connected layer, which may stand in it."""
+    parts = [layer, *layer.inner.values()]
+    behind = {part.type for part in parts if part.native is not None and part.native.batchnorm != ffi.NULL}
+    return behind | ({"batchnorm"} if layer.type == "batchnorm" else set())
 
 
 def _accumulating(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
@@ -127,14 +154,41 @@ def _other_pixels(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
 
 def _other_epsilon(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
     for host, rule in profile.batchnorm.items():
-        normalized = [
-            layer
-            for layer in layers
-            if layer.type == host and (host == "batchnorm" or (layer.native is not None and layer.native.batchnorm != ffi.NULL))
-        ]
+        normalized = [layer for layer in layers if host in _hosts(layer)]
         if normalized and rule.forward != rule.direct_term:
             exact = f"forward divides by {rule.forward}, backward by {rule.direct_term}"
             yield f"the backward of the batchnorm of {_named(normalized)} is not the derivative of its forward: {exact}"
+
+
+def _simplified(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    if profile.layers.gradient != "simplified":
+        return
+    if found := [layer for layer in layers if _is_simplified(layer)]:
+        yield f"the backward of {_named(found)} is not the derivative of the forward"
+
+
+def _is_simplified(layer: Layer) -> bool:
+    if layer.type == "dropout":  # the layer before takes its derivative from what is left of its output
+        maker = layer.maker
+        return maker is not None and maker.native is not None and maker.native.activation not in _BY_SIGN
+    native = layer.native
+    if native is None:
+        return False
+    weighted = layer.type == "shortcut" and native.weights_normalization != _native.enum("normalization", "none")
+    return layer.type in _SIMPLIFIED or weighted or bool(native.blur != ffi.NULL)
+
+
+def _turned(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    smooth = [each for each in layers if each.type == "cost" and each.trainer is not None and each.trainer.cost_kind == _SMOOTH]
+    if smooth and profile.layers.losses.smooth_sign == "away":
+        yield f"the delta of {_named(smooth)}, type=smooth, points away from the truth where it is more than 1 off"
+
+
+def _through_time(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:
+    for types, name, right, sentence in _RECURRENT:
+        wrong = [layer for layer in layers if layer.type in types.split()]
+        if wrong and getattr(profile.layers.recurrent, name) != right:
+            yield f"backward through {_named(wrong)}: {sentence}"
 
 
 def _unscaled(layers: Sequence[Layer], profile: Profile) -> Iterator[str]:

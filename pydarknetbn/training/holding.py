@@ -36,7 +36,7 @@ def held_arrays(net: Network) -> Iterator[tuple[str, Held]]:
     3.delta.here            what a delta that is not cleared starts from; 3.signs.here, 3.nans.here of one that is multiplied by 0
     3.state.state           of a recurrent layer
     """
-    states = read_state(net.layers)
+    states = read_state(net.layers, training=True)
     for layer in net.layers:
         yield from ((f"{layer.index}.{name}", array) for name, array in core_arrays(layer).items())
         yield from ((f"{layer.index}.{kind}.{name}", array) for kind, name, array in _deltas(net, layer))
@@ -117,7 +117,7 @@ class _Places:
             shape = () if target is None else target.shape
             self.moments.setdefault((layer.index, found[3]), {})[found[2]] = _checked(key, value, shape)
         elif found[2] == "state":
-            shape = layer.states.get(found[3].replace("cell_delta", "cell"), ())
+            shape = layer.states.get("state", ())
             self.states.setdefault(layer.index, {})[found[3]] = _checked(key, value, (max(1, len(value)), *shape))
         else:
             self._add_delta(layer, found[2], found[3], key, value)
@@ -137,7 +137,7 @@ class _Places:
             if len(both) < 2:
                 raise ValueError(f"has one moment of {index}.{name} of two")
         for index, arrays in self.states.items():
-            names = read_state([self.net.layers[index]])[index].keys()
+            names = read_state([self.net.layers[index]], training=True)[index].keys()
             if not names <= arrays.keys() or len({len(array) for array in arrays.values()}) > 1:
                 raise ValueError(
                     f"has {', '.join(arrays)} of layer {index} for its state, expected {', '.join(names)}, equally long"
@@ -159,7 +159,7 @@ class _Places:
         for index, arrays in self.states.items():
             layer = self.net.layers[index]
             reset_state([layer], len(next(iter(arrays.values()))))
-            for name, array in read_state([layer])[index].items():
+            for name, array in read_state([layer], training=True)[index].items():
                 array[...] = arrays[name]
 
 

@@ -48,6 +48,9 @@ static layer_rule a_layer_rule(reader *r) {
     rule.scan = byte(r) & 1;
     rule.input_delta = byte(r) % 3;
     rule.copied_delta = byte(r) & 1, rule.gradient = byte(r) & 1;
+    rule.recurrent.step_statistics = rule.recurrent.rnn_reading = rule.recurrent.rnn_passing = rule.scan;
+    rule.recurrent.lstm_before = rule.recurrent.lstm_after = rule.recurrent.conv_lstm_cell = rule.scan;
+    rule.recurrent.gru_backward = rule.recurrent.conv_lstm_passes_state = rule.recurrent.history_passes_all = rule.region;
     return rule;
 }
 
@@ -102,7 +105,7 @@ static status make_recurrent(layer **l, reader *r, shape in, const batchnorm_rul
         case 2: return make_gru_layer(l, inputs, outputs, o.activation, normalize, bn, rule);
         case 3: return make_lstm_layer(l, inputs, outputs, normalize, bn, rule);
         case 4: return make_conv_lstm_layer(l, &convolution, flag, real(r), bn, rule);
-        default: return make_history_layer(l, in.c, in.h, in.w, hidden);
+        default: return make_history_layer(l, in.c, in.h, in.w, hidden, rule);
     }
 }
 
@@ -202,7 +205,7 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     }
     network_state state;
     memset(&state, 0, sizeof state);
-    state.batch = batch, state.steps = train ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
+    state.batch = batch, state.steps = in.w & 1 ? 0 : batch, state.train = train, state.cache = train, state.allow_degenerate = 1,
     state.input = input;
     state.sources = (const float *const *)from;
     if (l->probability > 0 && prepare_dropout(l, batch) != STATUS_OK) fits = 0;
