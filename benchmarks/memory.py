@@ -16,7 +16,7 @@ import numpy as np
 import pydarknetbn as dn
 from pydarknetbn._native import lib
 
-from .cases import seeded
+from .networks import seeded
 
 MB = 1e6
 

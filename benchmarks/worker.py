@@ -1,7 +1,4 @@
-"""One contender in a process of its own.
-
-`python -m benchmarks.worker SUITE CONTENDER THREADS SECONDS CLOCK` prints {case: result}.
-"""
+"""One contender in a process of its own: `python -m benchmarks.worker SUITE CONTENDER SETTING` prints {case: result}."""
 
 from __future__ import annotations
 
@@ -13,33 +10,45 @@ import sys
 import time
 from collections.abc import Callable
 
-MISSING = 3
-"""Exit status where the contender is not installed."""
+from .common import LeftOut, Setting
+
+PREPARE = "prepare"
+PATIENCE = 8
+"""A case is called five times at least, but a slow one no longer than so many times the seconds asked for."""
 
 
-def main(suite: str, contender: str, threads: int, seconds: float, clock: str) -> None:
-    """Times every case for that long and prints medians in milliseconds."""
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = str(threads)
-    from .cases import SUITES
-
+def main(suite: str, contender: str, setting: Setting) -> None:
+    """Times every case and prints medians in milliseconds."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
     try:
-        _set_threads(contender, threads)
-        results = {}
-        for name, work, call in SUITES[suite][0](contender):
-            results[name] = {"ms": _median(call, seconds, _cpu_seconds if clock == "cpu" else time.perf_counter), "work": work}
-    except ImportError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(MISSING) from None
-    print(json.dumps(results))
+        if suite == PREPARE:
+            from .networks import prepare
+
+            prepare(setting)
+            return
+        _set_threads(contender, setting.threads)
+        print(json.dumps(measured(suite, contender, setting)), file=answer)
+    except (ImportError, LeftOut) as error:
+        print(str(error).splitlines()[0], file=sys.stderr)
+        raise SystemExit(LeftOut.STATUS) from None
+
+
+def measured(suite: str, contender: str, setting: Setting) -> dict[str, dict[str, float]]:
+    """{case: {"ms": median, "work": multiplications and additions}}."""
+    from .suites import SUITES
+
+    clock = _cpu_seconds if setting.clock == "cpu" else time.perf_counter
+    cases = SUITES[suite].cases(contender, setting)
+    return {name: {"ms": _median(call, setting.seconds, clock), "work": work} for name, work, call in cases}
 
 
 def _set_threads(contender: str, threads: int) -> None:
-    if contender in ("torch", "both"):
+    if contender in ("torch", "both", "passive"):
         import torch
 
         torch.set_num_threads(threads)
-    if contender in ("ours", "both", "system"):
+    if contender in ("ours", "both", "passive", "system") or "thread" in contender:
         import pydarknetbn
 
         pydarknetbn.set_num_threads(threads)
@@ -54,13 +63,15 @@ def _cpu_seconds() -> float:
 def _median(call: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
     call()
     times: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
+    begin = time.perf_counter()
+    while True:
         start = clock()
         call()
         times.append(clock() - start)
-    return statistics.median(times) * 1e3
+        spent = time.perf_counter() - begin
+        if spent > seconds and (len(times) >= 5 or spent > PATIENCE * seconds):
+            return statistics.median(times) * 1e3
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5])
+    main(sys.argv[1], sys.argv[2], Setting(**json.loads(sys.argv[3])))
