@@ -6,6 +6,7 @@ its field names are those of the rule structs in `c_src/darknetbn.h`. No fork's 
 
 from __future__ import annotations
 
+from .backward_faults import BACKWARD_FAULTS
 from .conventions import COMMON_EPSILONS, CONVENTIONS, whose_epsilon
 from .dialects import ACTIVATIONS, AUTOMATIC, DIALECTS, dialect_named
 from .faults import FAULTS as _FAULTS
@@ -14,6 +15,7 @@ from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistic
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
+from .rate_faults import RATE_FAULTS
 from .rules import (
     EVIDENCE,
     ArithmeticRule,
@@ -65,4 +67,4 @@ __all__ = [
     "whose_epsilon",
 ]
 
-FAULTS = (*_FAULTS, *LOSS_FAULTS)
+FAULTS = (*_FAULTS, *BACKWARD_FAULTS, *LOSS_FAULTS, *RATE_FAULTS)

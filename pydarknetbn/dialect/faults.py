@@ -5,10 +5,29 @@ Arithmetic that a model may really have been run or trained with is not a fault:
 
 from __future__ import annotations
 
-from .fault import Fault
-from .faults_in_training import TRAINING_FAULTS
+from dataclasses import dataclass
 
 __all__ = ["FAULTS", "Fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One replaced fault.
+
+    Args:
+        dialects: the forks concerned.
+        where: file and function.
+        there: what happens in the fork.
+        here: what happens in this package.
+        golden: patterns of the recorded files that hold the fault, or lack the case for it.
+    """
+
+    dialects: tuple[str, ...]
+    where: str
+    there: str
+    here: str
+    golden: tuple[str, ...] = ()
+
 
 FAULTS = (
     Fault(
@@ -161,6 +180,30 @@ FAULTS = (
     ),
     Fault(
         ("pjreddie",),
+        "src/rnn_layer.c make_rnn_layer makes a state for one time step",
+        "training writes that of each step behind it",
+        "a state for each step; the arithmetic is the fork's",
+    ),
+    Fault(
+        ("pjreddie", "alexeyab", "hank-ai"),
+        "src/lstm_layer.c and src/conv_lstm_layer.c have no delta on the CPU, pjreddie's no backward either",
+        "training writes through NULL",
+        "there is a delta, and backward_lstm_layer or backward_conv_lstm_layer as it stands",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/conv_lstm_layer.c backward_conv_lstm_layer, whose lines for the deltas of state and cell are comments",
+        "its convolutions of the state and the cell write into the delta of the input, of the step after this one or behind it",
+        "they give no delta back",
+    ),
+    Fault(
+        ("alexeyab",),
+        "src/conv_lstm_layer.c backward_history_layer of a first layer; of one time step and several sequences",
+        "writes through NULL; takes its deltas from where the forward's fault laid the inputs",
+        "nothing is passed on; each sequence's delta is that of its own output",
+    ),
+    Fault(
+        ("pjreddie",),
         "src/crnn_layer.c make_crnn_layer sets no workspace_size",
         "a network whose other layers need no workspace crashes",
         "each convolution has a workspace of its own",
@@ -233,11 +276,4 @@ FAULTS = (
         "reads behind the array of anchors",
         "the pairs that anchors= gives count, with a warning; CfgError where it gives too few",
     ),
-    Fault(
-        ("pjreddie",),
-        "src/local_layer.c make_local_layer",
-        "asks for a workspace of as many bytes as it takes floats: writes past it, unless another layer needs a larger one",
-        "no workspace is needed",
-    ),
-    *TRAINING_FAULTS,
 )
