@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dialect import Dialect
+from ..dialect import PARSERS, Dialect
 from ..options import Section, close_match
 
 __all__ = ["TrainSettings", "read_settings"]
@@ -119,15 +119,17 @@ def _left_out(net: Section, dialect: Dialect) -> list[str]:
 
 
 def _policy(net: Section, dialect: Dialect, warnings: list[str]) -> str:
-    """The policy; an unknown one is constant, as the forks' programs say and go on."""
+    """The policy; an unknown one is constant where the fork's program says so and goes on."""
     known = dialect.training.policies
     name = net.text("policy", known[0])
     if name in known:
         return name
     near = close_match(name, known)
     hint = f"did you mean {near}?" if near else f"it knows {', '.join(known)}"
-    message = f"{net.name} has policy={name}, which dialect {dialect.name} does not know and takes for {known[0]}; {hint}"
-    warnings.append(str(net.error(message, "policy")))
+    unknown = f"{net.name} has policy={name}, which dialect {dialect.name} does not know"
+    if PARSERS[dialect.name].unknown == "refused":
+        raise net.error(f"{unknown}; {hint}", "policy")
+    warnings.append(str(net.error(f"{unknown} and takes for {known[0]}; {hint}", "policy")))
     return known[0]
 
 
