@@ -75,7 +75,7 @@ def test_an_unknown_policy_is_constant_and_said() -> None:
         "policy=sgdr, which dialect pjreddie does not know and takes for constant"
         in settings_of("policy=sgdr", "pjreddie").warnings[0]
     )
-    assert refusal("policy=stepps", "hank-ai").startswith(
+    assert "[net] has policy=stepps, which dialect hank-ai does not know; did you mean steps?" in refusal("policy=stepps", "hank-ai")
         "<bytes>:5: [net] has policy=stepps, which dialect hank-ai does not know;"
     )
     net = dn.load(cfg_of("conn output=1", "softmax", net="policy=stepps"), profile="textbook")
