@@ -75,9 +75,7 @@ def test_an_unknown_policy_is_constant_and_said() -> None:
         "policy=sgdr, which dialect pjreddie does not know and takes for constant"
         in settings_of("policy=sgdr", "pjreddie").warnings[0]
     )
-    assert "[net] has policy=stepps, which dialect hank-ai does not know; did you mean steps?" in refusal("policy=stepps", "hank-ai")
-        "<bytes>:5: [net] has policy=stepps, which dialect hank-ai does not know;"
-    )
+    assert "dialect hank-ai does not know; did you mean steps?" in refusal("policy=stepps", "hank-ai")
     net = dn.load(cfg_of("conn output=1", "softmax", net="policy=stepps"), profile="textbook")
     with pytest.warns(dn.DarknetWarning, match="policy=stepps"):
         net.fit([])
