@@ -75,6 +75,7 @@ _PJREDDIE_LAYERS = LayerRule(
         piecewise="double",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -100,6 +101,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         piecewise="float",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -131,7 +133,12 @@ _HANK_AI_LAYERS = replace(
     scan="anchors outer",
 )
 
-_TEXTBOOK_LAYERS = replace(_ALEXEYAB_LAYERS, recurrent=TEXTBOOK_RECURRENT, input_delta="added")
+_TEXTBOOK_LAYERS = replace(
+    _ALEXEYAB_LAYERS,
+    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu_gradient="exact", channel_gradient="exact"),
+    recurrent=TEXTBOOK_RECURRENT,
+    input_delta="added",
+)
 
 _PJREDDIE_TRAINING = TrainingRule(
     trained=None,
@@ -222,6 +229,8 @@ _PROFILES = (
                 "direct_1x1": "src/convolutional_layer.c:1365",
                 "input_delta": "src/col2im.c:65 zeroes first",
                 "mish_gradient": "src/activations.c gradient_array_mish",
+                "gelu_gradient": "src/activations.h gelu_gradient, called with the output",
+                "channel_gradient": "src/activations.c gradient_array_normalize_channels",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
                 "piecewise": "src/activations.h:48-97",

@@ -1,0 +1,197 @@
+"""Backward of each layer against the derivative of its forward.
+
+Three things are compared: differences of the forward's definition in float64 (`definitions.py`), the derivative that follows from
+the definition (`tape.py`), and what the core gives in float32 under the profile whose backward is the derivative. A layer type is
+one definition, and a line in CASES for each way to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import pydarknetbn as dn
+from definitions import CURVES, LAYERS, NearABendError, Section
+from nets import cfg_of
+from oracle import Doubles
+from pydarknetbn._native import Array
+from pydarknetbn.dialect import PROFILES
+from tape import Value, gradients
+
+DIFFERENCES = 1e-7  # of the largest element: what a difference over STEP leaves of third derivatives and of float64's last bits
+SINGLE = 2e-5  # of the largest element: float sums of some hundred terms, which cancel
+STEP = 1e-5
+UPDATES = {"weights": "weight_updates", "biases": "bias_updates", "scales": "scale_updates"}
+
+
+class Case(NamedTuple):
+    """A network: its layers, what goes in, and which dialect knows it."""
+
+    sections: tuple[str, ...]
+    batch: int = 2
+    c: int = 2
+    h: int = 5
+    w: int = 4
+    dialect: str = "alexeyab"
+    net: str = ""
+
+    def load(self, profile: str) -> dn.Network:
+        text = cfg_of(*self.sections, w=self.w, h=self.h, c=self.c, net=self.net)
+        return dn.load(text, dialect=self.dialect, profile=profile)
+
+
+def of(*sections: str, **options: object) -> Case:
+    return Case(sections, **options)  # type: ignore[arg-type]
+
+
+EVERY = sorted(CURVES)
+CHANNELS = ("normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval")
+PAD = "convolutional filters=3 size=3 pad=1"
+CASES = {
+    **{f"convolutional {a}": of(f"{PAD} activation={a}") for a in (*EVERY, *CHANNELS)},
+    **{f"convolutional {a} behind batchnorm": of(f"{PAD} batch_normalize=1 activation={a}") for a in (*EVERY, *CHANNELS)},
+    "convolutional in groups": of("convolutional filters=6 size=3 pad=1 groups=2 activation=linear", c=4),
+    "convolutional of one channel each": of("convolutional filters=3 size=3 pad=1 groups=3 activation=linear", c=3),
+    "convolutional with strides": of("convolutional filters=3 size=3 stride=2 pad=1 activation=linear", h=7, w=6),
+    "convolutional with two strides": of("convolutional filters=3 size=3 stride_x=3 stride_y=2 pad=1 activation=linear", h=7, w=6),
+    "convolutional dilated": of("convolutional filters=3 size=3 dilation=2 pad=1 activation=linear", h=7, w=6),
+    "convolutional without padding": of("convolutional filters=3 size=2 activation=linear"),
+    "convolutional in a wide border": of("convolutional filters=3 size=3 padding=3 activation=linear"),
+    "convolutional of one pixel": of("convolutional filters=3 size=1 activation=linear"),
+    "convolutional of one pixel with strides": of("convolutional filters=3 size=1 stride=2 activation=linear"),
+    "convolutional of one pixel with a stride of rows": of("convolutional filters=3 size=1 stride_y=2 activation=linear"),
+    "convolutional of all": of(
+        "convolutional filters=4 size=3 stride=2 pad=1 groups=2 batch_normalize=1 activation=swish", c=4, h=6, w=7, batch=3
+    ),
+    **{f"connected {a}": of(f"connected output=6 activation={a}") for a in EVERY},
+    "connected behind batchnorm": of("connected output=4 batch_normalize=1 activation=tanh", batch=5),
+    "batchnorm": of("batchnorm", batch=3),
+    "batchnorm between": of(f"{PAD} activation=tanh", "batchnorm", f"{PAD} activation=tanh"),
+}
+
+
+# --- both sides -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Numbers for a case: its input and parameters under "x" and "layer.name", and a delta of the output."""
+
+    case: Case
+    profile: str
+    arrays: Mapping[str, Array]
+    delta: Array
+
+    def run(self, arrays: Mapping[str, Value]) -> Value:
+        """The case's definition."""
+        outputs = [arrays["x"]]
+        for index, line in enumerate(self.case.sections):
+            kind, *options = line.split()
+            own = {name.removeprefix(f"{index}."): array for name, array in arrays.items() if name.startswith(f"{index}.")}
+            given = dict(option.split("=") for option in (*self.case.net.split(), *options))
+            outputs.append(LAYERS[kind](Section(given, own, outputs, PROFILES[self.profile])))
+        return outputs[-1]
+
+    def exact(self) -> tuple[Doubles, dict[str, Doubles]]:
+        """The output, and the derivatives of sum(output * delta)."""
+        values = {name: Value(array) for name, array in self.arrays.items()}
+        output = self.run(values)
+        return output.value, gradients(output, self.delta.astype(np.float64).reshape(output.shape), values)
+
+    def differences(self) -> dict[str, Doubles]:
+        """The same by differences of the definition, element by element."""
+        doubles = {name: array.astype(np.float64) for name, array in self.arrays.items()}
+
+        def loss(name: str, changed: Doubles) -> float:
+            output = self.run({each: Value(changed if each == name else array) for each, array in doubles.items()}).value
+            return float((output * self.delta.astype(np.float64).reshape(output.shape)).sum())
+
+        return {name: _slopes(array, lambda changed, name=name: loss(name, changed)) for name, array in doubles.items()}
+
+
+def _slopes(at: Doubles, loss: Callable[[Doubles], float]) -> Doubles:
+    found = np.empty(at.shape)
+    for place in np.ndindex(at.shape):
+        ends = []
+        for sign in (1, -1):
+            changed = at.copy()
+            changed[place] += sign * STEP
+            ends.append(loss(changed))
+        found[place] = (ends[0] - ends[1]) / (2 * STEP)
+    return found
+
+
+def draw(case: Case, profile: str, seed: int) -> Sample:
+    """Inputs and deltas of about 1, and weights that keep that; batchnorms scale as well."""
+    rng = np.random.default_rng(seed)
+    net = case.load(profile)
+    arrays = {"x": rng.normal(size=(case.batch, case.c, case.h, case.w))}
+    for layer in net.layers:
+        for name, array in layer.params.items():
+            if not name.endswith(("rolling_mean", "rolling_variance")):
+                spread = 1 / np.sqrt(np.prod(array.shape[1:])) if name.endswith("weights") else 0.5
+                arrays[f"{layer.index}.{name}"] = rng.normal(size=array.shape) * spread + name.endswith("scales")
+    delta = rng.normal(size=(case.batch, *net.layers[-1].out_shape))
+    return Sample(case, profile, {name: array.astype(np.float32) for name, array in arrays.items()}, delta.astype(np.float32))
+
+
+def sample(case: Case, profile: str = "textbook") -> Sample:
+    """The first whose derivative does not jump nearby."""
+    for seed in range(100):
+        drawn = draw(case, profile, seed)
+        try:
+            drawn.exact()
+        except NearABendError:
+            continue
+        return drawn
+    raise AssertionError("each input has a bend nearby; make the case smaller")
+
+
+def core_gradients(drawn: Sample) -> tuple[Array, dict[str, Array]]:
+    """What the network gives: its output, and the gradients under the same names."""
+    net = drawn.case.load(drawn.profile)
+    for layer in net.layers:
+        for name, array in layer.params.items():
+            if f"{layer.index}.{name}" in drawn.arrays:
+                array[...] = drawn.arrays[f"{layer.index}.{name}"]
+    (output,) = net.forward(drawn.arrays["x"], train=True)
+    found = {"x": net.backward(drawn.delta)}
+    for layer in net.layers:
+        for inside, owner in {"": layer, **{f"{name}.": inner for name, inner in layer.inner.items()}}.items():
+            for name, updates in UPDATES.items():
+                if f"{layer.index}.{inside}{name}" in drawn.arrays:
+                    found[f"{layer.index}.{inside}{name}"] = getattr(owner, updates)
+    return output, found
+
+
+def apart(got: Mapping[str, Array] | Mapping[str, Doubles], want: Mapping[str, Doubles]) -> Iterator[tuple[str, float]]:
+    """Of each array, the largest difference, relative to the largest element."""
+    assert got.keys() == want.keys()
+    for name, exact in want.items():
+        largest = np.abs(exact).max()
+        assert largest > 0, f"{name}: nothing goes back"
+        yield name, float(np.abs(got[name].reshape(exact.shape) - exact).max() / largest)
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_derivatives_of_the_definition_are_its_differences(case: Case) -> None:
+    drawn = sample(case)
+    far = {name: off for name, off in apart(drawn.differences(), drawn.exact()[1]) if off > DIFFERENCES}
+    assert not far
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_backward_is_the_derivative(case: Case) -> None:
+    drawn = sample(case)
+    output, exact = drawn.exact()
+    got, found = core_gradients(drawn)
+    assert np.abs(got - output).max() <= SINGLE * np.abs(output).max(), "the definition is not what the core computes"
+    far = {name: off for name, off in apart(found, exact) if off > SINGLE}
+    assert not far
