@@ -25,6 +25,7 @@ class NearABendError(Exception):
 class Section:
     """One layer of a case: its options, its parameters, and every output before it, beginning with the network's input."""
 
+    type: str
     options: Mapping[str, str]
     arrays: Arrays
     outputs: list[Value]
@@ -48,7 +49,7 @@ class Section:
     def inside(self, name: str) -> Section:
         """An inner layer, by its name in front of the parameters."""
         own = {key.removeprefix(name + "."): array for key, array in self.arrays.items() if key.startswith(name + ".")}
-        return Section(self.options, own, self.outputs, self.profile)
+        return Section(self.type, self.options, own, self.outputs, self.profile)
 
 
 # --- activations ----------------------------------------------------------------------------------------------------------------
@@ -162,11 +163,11 @@ def normalized(x: Value, rule: BatchNormRule, arrays: Arrays) -> Value:
 
 def finished(x: Value, s: Section, host: Host, activation: str) -> Value:
     """Batchnorm or biases, activation."""
-    shifted = normalized(x, s.profile.rule(host), s.arrays) if "scales" in s.arrays else _biased(x, s.arrays["biases"])
+    shifted = normalized(x, s.profile.rule(host), s.arrays) if "scales" in s.arrays else biased(x, s.arrays["biases"])
     return activated(shifted, activation)
 
 
-def _biased(x: Value, biases: Value) -> Value:
+def biased(x: Value, biases: Value) -> Value:
     return x + biases.reshape(1, -1, 1, 1)
 
 
@@ -221,7 +222,7 @@ def logistic(s: Section) -> Value:
     return activated(s.input, "logistic")
 
 
-LAYERS: dict[str, Callable[[Section], Value]] = {
+PRODUCTS: dict[str, Callable[[Section], Value]] = {
     "activation": activation,
     "batchnorm": batchnorm,
     "connected": connected,

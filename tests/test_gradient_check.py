@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import pydarknetbn as dn
-from definitions import CURVES, LAYERS, NearABendError, Section
+from definitions import CURVES, PRODUCTS, NearABendError, Section
+from definitions_planes import PLANES
+from definitions_recurrent import RECURRENT
 from nets import cfg_of
 from oracle import Doubles
 from pydarknetbn._native import Array
@@ -25,6 +27,7 @@ from tape import Value, gradients
 DIFFERENCES = 1e-7  # of the largest element: what a difference over STEP leaves of third derivatives and of float64's last bits
 SINGLE = 2e-5  # of the largest element: float sums of some hundred terms, which cancel
 STEP = 1e-5
+LAYERS = PRODUCTS | PLANES | RECURRENT
 UPDATES = {"weights": "weight_updates", "biases": "bias_updates", "scales": "scale_updates"}
 
 
@@ -93,7 +96,7 @@ class Sample:
             kind, *options = line.split()
             own = {name.removeprefix(f"{index}."): array for name, array in arrays.items() if name.startswith(f"{index}.")}
             given = dict(option.split("=") for option in (*self.case.net.split(), *options))
-            outputs.append(LAYERS[kind](Section(given, own, outputs, PROFILES[self.profile])))
+            outputs.append(LAYERS[kind](Section(kind, given, own, outputs, PROFILES[self.profile])))
         return outputs[-1]
 
     def exact(self) -> tuple[Doubles, dict[str, Doubles]]:
