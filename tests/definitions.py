@@ -10,15 +10,9 @@ from numpy.typing import NDArray
 
 from oracle import Doubles
 from pydarknetbn.dialect import BatchNormRule, Host, Profile
-from tape import Value, curve, einsum, exp, power, take, total
+from tape import Value, bent, curve, einsum, exp, power, take, total
 
 Arrays = Mapping[str, Value]
-NEAR = 1e-3
-"""Values of one kind of input nearer than this to a bend are another input's case: a difference across it is no derivative."""
-
-
-class NearABendError(Exception):
-    """The derivative jumps too near to this input for a difference to measure it."""
 
 
 @dataclass(frozen=True)
@@ -123,28 +117,27 @@ _START = 0.0001  # of the sums over channels
 def shares(x: Value, name: str) -> Value:
     """Over the channels of each pixel of (batch, c, h, w)."""
     if name == "normalize_channels":
-        if np.abs(x.value).min() < NEAR:
-            raise NearABendError
-        positive = x * (x.value > 0)
+        positive = bent(x, np.abs(x.value).min()) * (x.value > 0)
         return positive / (total(positive, 1) + _START)
     if name == "normalize_channels_softmax":
         return exp(x) / (total(exp(x), 1) + _START)
     winners = x.value.argmax(1, keepdims=True)
-    largest = total(x * (np.arange(x.shape[1]).reshape(1, -1, 1, 1) == winners), 1)
-    below = np.sort(x.value, 1)
-    if x.shape[1] > 1 and (below[:, -1] - below[:, -2]).min() < NEAR:
-        raise NearABendError
+    largest = total(bent(x, lead(x.value, 1)) * (np.arange(x.shape[1]).reshape(1, -1, 1, 1) == winners), 1)
     powers = exp(x - largest)
     return powers / (total(powers, 1) + _START)
+
+
+def lead(x: Doubles, axis: int) -> float:
+    """By how much the largest along an axis is larger than the next, at least."""
+    return float(np.diff(np.sort(x, axis), axis=axis).take(-1, axis).min()) if x.shape[axis] > 1 else np.inf
 
 
 def activated(x: Value, name: str) -> Value:
     if name.startswith("normalize_channels"):
         return shares(x, name)
     value, slope, bends = CURVES[name]
-    if any(np.abs(x.value - bend).min() < NEAR for bend in bends):
-        raise NearABendError
-    return curve(x, value(x.value), slope(x.value))
+    margin = min((float(np.abs(x.value - bend).min()) for bend in bends), default=np.inf)
+    return curve(x, value(x.value), slope(x.value), margin)
 
 
 # --- batchnorm, products --------------------------------------------------------------------------------------------------------
@@ -203,7 +196,23 @@ def multiplied(x: Value, weights: Value) -> Value:
 
 
 def convolutional(s: Section) -> Value:
-    return finished(convolved(s.input, s.arrays["weights"], s), s, "convolutional", s.options["activation"])
+    if not s.number("antialiasing"):
+        return finished(convolved(s.input, s.arrays["weights"], s), s, "convolutional", s.options["activation"])
+    at_once = Section(s.type, {**s.options, "stride": "1"}, s.arrays, s.outputs, s.profile)
+    sharp = finished(convolved(s.input, s.arrays["weights"], at_once), s, "convolutional", s.options["activation"])
+    return blurred(sharp, s)
+
+
+def blurred(x: Value, s: Section) -> Value:
+    """Each channel under a fixed kernel, with the layer's stride."""
+    batch, c, h, w = x.shape
+    small = s.number("antialiasing") == 2
+    kernel = np.full((2, 2), 1 / 4) if small else np.outer([1, 2, 1], [1, 2, 1]) / 16
+    stride = s.number("stride", 1)
+    step = s.number("stride_y", stride), s.number("stride_x", stride)
+    at = places(c, h, w, size=len(kernel), step=step, pad=0 if small else 1)
+    columns = take(x.reshape(batch, -1), at).reshape(batch, c, kernel.size, -1)
+    return einsum("bckp,k->bcp", columns, Value(kernel.ravel())).reshape(batch, c, *at.shape[1:])
 
 
 def connected(s: Section) -> Value:

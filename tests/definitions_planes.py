@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from definitions import NEAR, NearABendError, Section, activated, finished, places
-from tape import Value, einsum, exp, joined, power, put, take, total
+from definitions import Section, activated, blurred, finished, lead, places
+from tape import Value, bent, einsum, exp, joined, power, put, take, total
 
 START = 0.0001  # of the sum of a shortcut's weights
 
@@ -40,9 +40,7 @@ def _largest(x: Value, at: NDArray[np.intp], axis: int) -> Value:
     """Of each window along an axis of the places."""
     image = np.concatenate([_flat(x).value, np.full((x.shape[0], 1), -np.inf)], 1)
     inside = image[:, at]
-    two = np.sort(inside, axis + 1)
-    if at.shape[axis] > 1 and np.diff(np.take(two, [-2, -1], axis + 1), axis=axis + 1).min() < NEAR:
-        raise NearABendError
+    x = bent(x, lead(inside, axis + 1))
     winners = inside.argmax(axis + 1)
     rows = []
     for b in range(x.shape[0]):  # the winners of each image are its own
@@ -60,18 +58,6 @@ def maxpool(s: Section) -> Value:
     if not s.number("antialiasing"):
         return _largest(s.input, _windows(s), 1)
     return blurred(_largest(s.input, _windows(s, step=1), 1), s)
-
-
-def blurred(x: Value, s: Section) -> Value:
-    """Each channel under a fixed kernel, with the layer's stride."""
-    batch, c, h, w = x.shape
-    small = s.number("antialiasing") == 2
-    kernel = np.full((2, 2), 1 / 4) if small else np.outer([1, 2, 1], [1, 2, 1]) / 16
-    stride = s.number("stride", 1)
-    step = s.number("stride_y", stride), s.number("stride_x", stride)
-    at = places(c, h, w, size=len(kernel), step=step, pad=0 if small else 1)
-    columns = take(_flat(x), at).reshape(batch, c, kernel.size, -1)
-    return einsum("bckp,k->bcp", columns, Value(kernel.ravel())).reshape(batch, c, *at.shape[1:])
 
 
 def local_avgpool(s: Section) -> Value:
@@ -162,11 +148,11 @@ def _shares(s: Section, layers: int) -> Value:
     if kind == "none":
         return weights
     if kind == "softmax":
-        powers = exp(weights - weights.value.max(0, keepdims=True))  # what is taken off moves START by less than a bit
+        winners = weights.value.argmax(0)
+        weights = bent(weights, lead(weights.value, 0))
+        powers = exp(weights - total(weights * (np.arange(layers)[:, None] == winners), 0))
     else:
-        if np.abs(weights.value).min() < NEAR:
-            raise NearABendError
-        powers = weights * (weights.value > 0)
+        powers = bent(weights, np.abs(weights.value).min()) * (weights.value > 0)
     return powers * power(total(powers, 0) + START, -1)
 
 

@@ -91,7 +91,7 @@ def lstm(s: Section) -> Value:
 
 
 def conv_lstm(s: Section) -> Value:
-    return _memory(s, _convolution, s.options["activation"], s.arrays["wf.weights"].shape[0], *s.input.shape[2:])
+    return _memory(s, _convolution, s.options.get("activation", "linear"), s.arrays["wf.weights"].shape[0], *s.input.shape[2:])
 
 
 RECURRENT: dict[str, Callable[[Section], Value]] = {

@@ -12,13 +12,17 @@ Back = Callable[[Doubles], Doubles]
 
 
 class Value:
-    """An array, what it was made of, and how a gradient of it goes back to each of these."""
+    """An array, what it was made of, and how a gradient of it goes back to each of these.
+
+    Its margin is how near any number on the way came to where a derivative jumps.
+    """
 
     __array_ufunc__ = None  # or an array on the left would take it for one of its numbers
 
-    def __init__(self, value: ArrayLike, *parents: tuple[Value, Back]) -> None:
+    def __init__(self, value: ArrayLike, *parents: tuple[Value, Back], margin: float = np.inf) -> None:
         self.value: Doubles = np.asarray(value, np.float64)
         self.parents = parents
+        self.margin: float = min([margin, *(parent.margin for parent, _ in parents)])
         self.depth: int = 1 + max((parent.depth for parent, _ in parents), default=0)
 
     @property
@@ -77,10 +81,15 @@ def valued(x: Value | ArrayLike) -> Value:
     return x if isinstance(x, Value) else Value(x)
 
 
-def curve(x: Value, y: ArrayLike, slope: ArrayLike) -> Value:
+def curve(x: Value, y: ArrayLike, slope: ArrayLike, margin: float = np.inf) -> Value:
     """y, a function of each value of x, whose derivative there is the slope."""
     steep = np.asarray(slope, np.float64)
-    return Value(y, (x, lambda g: g * steep))
+    return Value(y, (x, lambda g: g * steep), margin=margin)
+
+
+def bent(x: Value, margin: float) -> Value:
+    """x, where a derivative jumps so near to it."""
+    return curve(x, x.value, np.ones(x.shape), margin)
 
 
 def power(x: Value, exponent: float) -> Value:
