@@ -129,7 +129,8 @@ def shares(x: Value, name: str) -> Value:
 
 def lead(x: Doubles, axis: int) -> float:
     """By how much the largest along an axis is larger than the next, at least."""
-    return float(np.diff(np.sort(x, axis), axis=axis).take(-1, axis).min()) if x.shape[axis] > 1 else np.inf
+    ordered = np.sort(x, axis)
+    return float((ordered.take(-1, axis) - ordered.take(-2, axis)).min()) if x.shape[axis] > 1 else np.inf
 
 
 def activated(x: Value, name: str) -> Value:
