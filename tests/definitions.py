@@ -228,14 +228,9 @@ def activation(s: Section) -> Value:
     return activated(s.input, s.options["activation"])
 
 
-def logistic(s: Section) -> Value:
-    return activated(s.input, "logistic")
-
-
 PRODUCTS: dict[str, Callable[[Section], Value]] = {
     "activation": activation,
     "batchnorm": batchnorm,
     "connected": connected,
     "convolutional": convolutional,
-    "logistic": logistic,
 }

@@ -101,7 +101,7 @@ def reorg(s: Section) -> Value:
     if s.number("flatten"):
         at = np.arange(c * h * w).reshape((h * w, c) if back else (c, h * w)).T
     elif s.type == "reorg3d":
-        at = _blocks(*large, stride) if not back else np.argsort(_blocks(c, h, w, stride), None)
+        at = np.argsort(_blocks(*small, stride), None) if back else _blocks(*large, stride)
     else:
         at = np.argsort(_blocks(c, h, w, stride), None) if back else _blocks(c, h, w, stride)
     return take(_flat(s.input), at.ravel()).reshape(batch, *shape)
