@@ -267,7 +267,10 @@ def test_derivatives_of_the_definition_are_its_differences(case: Case) -> None:
 def test_backward_is_the_derivative(case: Case) -> None:
     drawn = sample(case)
     output, exact = drawn.exact()
-    got, found = core_gradients(drawn)
+    try:
+        got, found = core_gradients(drawn)
+    except dn.UnsupportedError as error:
+        pytest.skip(str(error))
     assert np.abs(got - output).max() <= SINGLE * np.abs(output).max(), "the definition is not what the core computes"
     far = {name: off for name, off in apart(found, exact) if off > SINGLE}
     assert not far
