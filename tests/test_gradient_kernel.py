@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import assert_same_bits
+from core import assert_same_bits, convolutional
 from pydarknetbn import _native, num_threads
 from pydarknetbn._native import Array, lib
 from pydarknetbn.cpu import cpu_variant
@@ -86,6 +86,14 @@ def test_fast_equals_plain(variant: str, case: Case, seed: int, special: bool, n
         check(case, Arrays(case, seed, special), variant)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(case=cases(), seed=st.integers(0, 2**31), special=st.booleans(), size=st.integers(1, 9))
+def test_fast_equals_plain_on_one_channel_each(variant: str, case: Case, seed: int, special: bool, size: int) -> None:
+    case = case._replace(c=1, n=1, dilation=1, direct=False, size=size, h=case.h + 8, w=case.w + 8)
+    check(case, Arrays(case, seed, special), variant)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("variant", VARIANTS)
 @settings(max_examples=4000, deadline=None, derandomize=True)
@@ -120,6 +128,20 @@ def test_plain_spreads_each_output_over_its_window() -> None:
     spread = np.array([[1, 102, 200], [3, 314, 400]], np.float32)
     assert np.array_equal(input_gradients(case, given, "overwritten", None)[0, 0], spread)
     assert np.array_equal(input_gradients(case, given, "added", None)[0, 0], spread + np.float32(0.5))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 8, 19])
+def test_biases_sum_the_pixels_of_an_image_and_then_the_images(channels: int, threads: int) -> None:
+    layer = convolutional("textbook", c=2, h=5, w=7, n=channels, size=1)
+    rng = np.random.default_rng(channels)
+    x = rng.normal(size=(3, 2, 5, 7)).astype(np.float32)
+    delta = rng.normal(size=(3, channels, 35)).astype(np.float32)
+    layer.forward(x, train=True)
+    layer.backward_whole(x, delta, np.zeros_like(x))
+    want = np.zeros(channels, np.float32)
+    for image in delta:
+        want += np.add.accumulate(image, 1, np.float32)[:, -1]  # one float sum after another
+    assert_same_bits(layer.array("bias_updates"), want, "bias_updates")
 
 
 def test_what_reads_the_image_as_a_matrix_writes_it_so() -> None:

@@ -31,4 +31,12 @@ static inline inside columns_inside(const convolution_shape *s, size_t dx) {
     return (inside){begin, begin < end ? end : begin};
 }
 
+/* ---- depthwise_gradients.c -------------------------------------------------------------------------------------------------- */
+
+/* Whether add_depthwise_gradients() may be used, and the floats that it needs: a copy of the image with its padding. */
+int is_depthwise_gradient(const convolution_shape *s);
+size_t depthwise_gradient_scratch(const convolution_shape *s);
+/* What one image gives the weights of one filter of one channel */
+void add_depthwise_gradients(const convolution_shape *s, const float *image, const float *delta, float *padded, float *updates);
+
 #endif

@@ -39,6 +39,10 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 static size_t filters_at_once(const convolution_shape *s) {
     size_t blocks = (s->n + FILTERS - 1) / FILTERS;
     return (s->n + blocks - 1) / blocks;
@@ -46,8 +50,9 @@ static size_t filters_at_once(const convolution_shape *s) {
 
 size_t weight_gradients_scratch(const convolution_shape *s) {
     size_t width = chosen_variant()->strip, filters = filters_at_once(s), whole = (filters + width - 1) / width * width;
+    size_t padded = is_depthwise_gradient(s) ? depthwise_gradient_scratch(s) : 0;
     size_t floats = ROWS * (LINE + PIXELS) + PIXELS * (filters + whole) + 2 * ROWS * filters;
-    return (floats + 6 * LINE) / LINE * LINE;
+    return (larger(floats, padded) + LINE - 1) / LINE * LINE;
 }
 
 static room room_of(const job *j, size_t thread) {
@@ -92,15 +97,15 @@ static void copy_row(const convolution_shape *s, const float *image, size_t k, s
     }
 }
 
-/* to[j][f] = from[f][j] for rows that are `step` floats apart, a few of them side by side */
-static void transpose(const float *from, size_t step, size_t rows, size_t columns, float *to) {
+/* to[j][f] = from[f][j], a few rows side by side; steps from one row to the next */
+static void transpose(const float *from, size_t from_step, size_t rows, size_t columns, float *to, size_t to_step) {
     enum { SIDE = 8 };
     size_t f = 0;
     for (; f + SIDE <= rows; f += SIDE)
         for (size_t j = 0; j < columns; ++j)
-            for (size_t i = 0; i < SIDE; ++i) to[j * rows + f + i] = from[(f + i) * step + j];
+            for (size_t i = 0; i < SIDE; ++i) to[j * to_step + f + i] = from[(f + i) * from_step + j];
     for (; f < rows; ++f)
-        for (size_t j = 0; j < columns; ++j) to[j * rows + f] = from[f * step + j];
+        for (size_t j = 0; j < columns; ++j) to[j * to_step + f] = from[f * from_step + j];
 }
 
 /* The sums of one image over the pixels begin..end */
@@ -109,24 +114,13 @@ static void multiply_pixels(const job *j, const part *p, size_t image, const roo
     size_t pixels = convolution_pixels(s), count = p->end - p->begin, start = p->begin ? LINE : 0;
     for (size_t i = 0; i < p->rows; ++i)
         copy_row(s, j->input + image * s->c * s->h * s->w, p->row + i, p->begin, p->end, r->columns + i * (LINE + PIXELS) + start);
-    transpose(j->delta + (image * s->n + p->filter) * pixels + p->begin, pixels, p->filters, count, r->transposed);
+    transpose(j->delta + (image * s->n + p->filter) * pixels + p->begin, pixels, p->filters, count, r->transposed, p->filters);
     convolution_shape product = {.c = count, .n = p->rows, .h = 1, .w = p->filters, .out_h = 1, .out_w = p->filters};
     product.size = product.stride_x = product.stride_y = product.dilation = product.direct = 1;
     convolution_block b = {.s = &product, .begin = 0, .end = count, .first_filter = 0, .end_filter = p->rows};
     j->variant->pack(&b, r->transposed, 0, p->filters, r->strips);
     product.c = LINE + PIXELS, b.begin = start, b.end = start + count;
     j->variant->multiply(&b, r->columns, r->strips, 0, p->filters, r->sums);
-}
-
-/* totals[k][f] = updates[f][k], or back */
-static void carry_totals(const job *j, const part *p, float *totals, int back) {
-    size_t depth = convolution_depth(j->s);
-    float *updates = j->updates + (p->group * j->s->n + p->filter) * depth + p->row;
-    for (size_t f = 0; f < p->filters; ++f)
-        for (size_t k = 0; k < p->rows; ++k) {
-            float *total = totals + k * p->filters + f, *update = updates + f * depth + k;
-            *(back ? update : total) = *(back ? total : update);
-        }
 }
 
 static part part_of(const job *j, size_t unit) {
@@ -143,13 +137,14 @@ static part part_of(const job *j, size_t unit) {
 /* Units are (group, kernel elements, filters); each takes all images in turn. */
 static void add_parts(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
-    size_t pixels = convolution_pixels(j->s);
+    size_t pixels = convolution_pixels(j->s), depth = convolution_depth(j->s);
     room r = room_of(j, thread);
     for (size_t unit = begin; unit < end; ++unit) {
         part p = part_of(j, unit);
         size_t sums = p.rows * p.filters;
         if (!sums) continue;
-        carry_totals(j, &p, r.totals, 0);
+        float *updates = j->updates + (p.group * j->s->n + p.filter) * depth + p.row;
+        transpose(updates, depth, p.filters, p.rows, r.totals, p.filters);
         for (size_t b = 0; b < j->batch; ++b) {
             for (p.begin = 0; p.begin < pixels; p.begin = p.end) {
                 p.end = smaller(p.begin + PIXELS, pixels);
@@ -157,14 +152,31 @@ static void add_parts(void *context, size_t begin, size_t end, size_t thread) {
             }
             for (size_t i = 0; i < sums; ++i) r.totals[i] += r.sums[i];
         }
-        carry_totals(j, &p, r.totals, 1);
+        transpose(r.totals, p.filters, p.rows, p.filters, updates, depth);
     }
+}
+
+/* Units are groups of one filter and one channel. */
+static void add_depthwise(void *context, size_t begin, size_t end, size_t thread) {
+    const job *j = context;
+    const convolution_shape *s = j->s;
+    float *padded = j->scratch + thread * weight_gradients_scratch(s);
+    for (size_t group = begin; group < end; ++group)
+        for (size_t b = 0; b < j->batch; ++b) {
+            size_t image = b * j->groups + group;
+            add_depthwise_gradients(s, j->input + image * s->h * s->w, j->delta + image * convolution_pixels(s), padded,
+                                    j->updates + group * s->size * s->size);
+        }
 }
 
 void weight_gradients(const convolution_shape *s, size_t batch, size_t groups, const float *input, const float *delta,
                       float *updates, float *scratch, size_t threads) {
     job j = {s, chosen_variant(), batch, groups, 1, 1, input, delta, updates, scratch};
     size_t depth = convolution_depth(s), tiles = (depth + TILE - 1) / TILE;
+    if (is_depthwise_gradient(s)) {
+        parallel_for_on(threads, groups, batch * convolution_pixels(s) * depth, add_depthwise, &j);
+        return;
+    }
     j.filter_blocks = (s->n + FILTERS - 1) / FILTERS;
     j.row_blocks = (depth + ROWS - 1) / ROWS;
     if (groups * j.filter_blocks % threads) { /* as much work for each thread as can be */
