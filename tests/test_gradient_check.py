@@ -8,7 +8,6 @@ one definition, and a line in CASES for each way to use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -153,8 +152,7 @@ CASES = {
 # --- both sides -----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Numbers for a case: its input and parameters under "x" and "layer.name", and a delta of the output."""
 
     case: Case
@@ -227,21 +225,25 @@ def sample(case: Case, profile: str = "textbook") -> Sample:
     raise AssertionError("each input has a bend nearby; make the case smaller")
 
 
-def core_gradients(drawn: Sample) -> tuple[Array, dict[str, Array]]:
-    """What the network gives: its output, and the gradients under the same names."""
+def with_values(drawn: Sample) -> dn.Network:
+    """The case's network with the sample's parameters."""
     net = drawn.case.load(drawn.profile)
     for layer in net.layers:
         for name, array in layer.params.items():
             if f"{layer.index}.{name}" in drawn.arrays:
                 array[...] = drawn.arrays[f"{layer.index}.{name}"]
-    (output,) = net.forward(drawn.arrays["x"], train=True)
-    found = {"x": net.backward(drawn.delta)}
+    return net
+
+
+def collected(net: dn.Network, drawn: Sample, delta: Array) -> dict[str, Array]:
+    """The gradients after a backward that gave this delta of the input, under the sample's names."""
+    found = {"x": delta}
     for layer in net.layers:
         for inside, owner in {"": layer, **{f"{name}.": inner for name, inner in layer.inner.items()}}.items():
             for name, updates in UPDATES.items():
                 if f"{layer.index}.{inside}{name}" in drawn.arrays:
                     found[f"{layer.index}.{inside}{name}"] = getattr(owner, updates)
-    return output, found
+    return found
 
 
 def apart(got: Mapping[str, Array] | Mapping[str, Doubles], want: Mapping[str, Doubles]) -> Iterator[tuple[str, float]]:
@@ -267,8 +269,10 @@ def test_derivatives_of_the_definition_are_its_differences(case: Case) -> None:
 def test_backward_is_the_derivative(case: Case) -> None:
     drawn = sample(case)
     output, exact = drawn.exact()
+    net = with_values(drawn)
     try:
-        got, found = core_gradients(drawn)
+        (got,) = net.forward(drawn.arrays["x"], train=True)
+        found = collected(net, drawn, net.backward(drawn.delta))
     except dn.UnsupportedError as error:
         pytest.skip(str(error))
     assert np.abs(got - output).max() <= SINGLE * np.abs(output).max(), "the definition is not what the core computes"
