@@ -9,63 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from .batchnorms import ALEXEYAB_RULES, HANK_AI_RULES, PJREDDIE_RULES, TEXTBOOK_BN, one_rule
 from .frameworks import framework_profiles
 from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile, TrainingRule
+from .rules import ArithmeticRule, LayerRule, Profile, TrainingRule
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
-
-_INSIDE = EpsilonRule(1e-5, "inside")
-
-_PJREDDIE_BN = BatchNormRule(
-    forward=EpsilonRule(1e-6, "outside"),
-    direct_term=_INSIDE,
-    statistic_terms=_INSIDE,
-    fold=EpsilonRule(1e-5, "inside", "double"),
-    fold_root="double",
-    fold_factor="float",
-    normalize_variance="n-1",
-    keep_variance="n-1",
-    rolling_keep=0.99,
-    rolling_add=0.01,
-    summation="serial",
-    intermediate="double",
-    bias_gradient=True,
-    eval_statistics="rolling",
-    trains_standalone=False,
-)
-
-_ALEXEYAB_BN = replace(
-    _PJREDDIE_BN,
-    forward=_INSIDE,
-    direct_term=EpsilonRule(1e-5, "outside"),
-    fold_factor="double",
-    rolling_keep=0.9,
-    rolling_add=0.1,
-    bias_gradient=False,
-    eval_statistics="batch",
-    trains_standalone=True,
-)
-
-_ALEXEYAB_CONNECTED_BN = replace(
-    _ALEXEYAB_BN,
-    fold=EpsilonRule(1e-6, "inside"),
-    fold_factor="float",
-    rolling_keep=0.95,
-    rolling_add=0.05,
-    bias_gradient=True,
-)
-
-_TEXTBOOK_BN = replace(
-    _PJREDDIE_BN,
-    forward=_INSIDE,
-    fold=_INSIDE,
-    fold_factor="double",
-    normalize_variance="n",
-    keep_variance="n",
-    eval_statistics="constant",
-    trains_standalone=True,
-)
 
 _PJREDDIE_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
@@ -156,31 +105,11 @@ _ALEXEYAB_TRAINING = TrainingRule(
 )
 _TEXTBOOK_TRAINING = replace(_PJREDDIE_TRAINING, scaled=None, stops_before=True, passes_over=True)
 
-
-def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
-    return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
-
-
-_ALEXEYAB_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
-    {"batchnorm": _ALEXEYAB_BN, "convolutional": _ALEXEYAB_BN, "connected": _ALEXEYAB_CONNECTED_BN}
-)
-
-_HANK_AI_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
-    {host: replace(rule, intermediate="float") for host, rule in _ALEXEYAB_RULES.items()}
-    | {"connected": replace(_ALEXEYAB_CONNECTED_BN, intermediate="float", fold_root="float")}
-)
-
 _PROFILES = (
     Profile(
         name="pjreddie-cpu",
         evidence="recorded",
-        batchnorm=MappingProxyType(
-            {
-                "batchnorm": _PJREDDIE_BN,
-                "convolutional": _PJREDDIE_BN,
-                "connected": replace(_PJREDDIE_BN, fold=EpsilonRule(1e-6, "inside", "double")),
-            }
-        ),
+        batchnorm=PJREDDIE_RULES,
         layers=_PJREDDIE_LAYERS,
         training=_PJREDDIE_TRAINING,
         sources=MappingProxyType(
@@ -211,7 +140,7 @@ _PROFILES = (
     Profile(
         name="alexeyab-cpu",
         evidence="recorded",
-        batchnorm=_ALEXEYAB_RULES,
+        batchnorm=ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
         training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType(
@@ -244,7 +173,7 @@ _PROFILES = (
     Profile(
         name="hank-ai-cpu",
         evidence="recorded",
-        batchnorm=_HANK_AI_RULES,
+        batchnorm=HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
         training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType(
@@ -265,7 +194,7 @@ _PROFILES = (
     Profile(
         name="hank-ai-cpu-avx",
         evidence="source",
-        batchnorm=_HANK_AI_RULES,
+        batchnorm=HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
         training=_ALEXEYAB_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
@@ -273,14 +202,14 @@ _PROFILES = (
     Profile(
         name="textbook",
         evidence="own",
-        batchnorm=_one_rule(_TEXTBOOK_BN),
+        batchnorm=one_rule(TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
         training=_TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
+_ALL = (*_PROFILES, *framework_profiles(TEXTBOOK_BN, _TEXTBOOK_LAYERS, _TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 
