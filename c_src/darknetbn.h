@@ -378,7 +378,7 @@ void convolve_plain(const convolution_shape *s, size_t images, size_t groups, co
                     float *output);
 
 /* What a convolution's weights and input get of the delta (batch * groups, n, out_h, out_w) of its output; see
- * kernels/convolution_gradients.c. transposed: transpose_weights() of them. Scratch: floats for each thread. */
+ * kernels/convolution_gradients_plain.c. transposed: transpose_weights() of them. Scratch: floats for each thread. */
 size_t weight_gradients_scratch(const convolution_shape *s);
 void weight_gradients(const convolution_shape *s, size_t batch, size_t groups, const float *input, const float *delta,
                       float *updates, float *scratch, size_t threads);

@@ -6,66 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from .batchnorms import ALEXEYAB_RULES, HANK_AI_RULES, PJREDDIE_RULES, TEXTBOOK_BN, one_rule
 from .frameworks import framework_profiles
 from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
 from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
-from .rules import ArithmeticRule, BatchNormRule, EpsilonRule, Host, LayerRule, Profile
+from .rules import ArithmeticRule, LayerRule, Profile
 from .sources import ALEXEYAB_SOURCES, HANK_AI_SOURCES, PJREDDIE_SOURCES
 from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
 __all__ = ["PROFILES", "profile_named", "profiles"]
-
-_INSIDE = EpsilonRule(1e-5, "inside")
-
-_PJREDDIE_BN = BatchNormRule(
-    forward=EpsilonRule(1e-6, "outside"),
-    direct_term=_INSIDE,
-    statistic_terms=_INSIDE,
-    fold=EpsilonRule(1e-5, "inside", "double"),
-    fold_root="double",
-    fold_factor="float",
-    normalize_variance="n-1",
-    keep_variance="n-1",
-    rolling_keep=0.99,
-    rolling_add=0.01,
-    summation="serial",
-    intermediate="double",
-    bias_gradient=True,
-    eval_statistics="rolling",
-    trains_standalone=False,
-)
-
-_ALEXEYAB_BN = replace(
-    _PJREDDIE_BN,
-    forward=_INSIDE,
-    direct_term=EpsilonRule(1e-5, "outside"),
-    fold_factor="double",
-    rolling_keep=0.9,
-    rolling_add=0.1,
-    bias_gradient=False,
-    eval_statistics="batch",
-    trains_standalone=True,
-)
-
-_ALEXEYAB_CONNECTED_BN = replace(
-    _ALEXEYAB_BN,
-    fold=EpsilonRule(1e-6, "inside"),
-    fold_factor="float",
-    rolling_keep=0.95,
-    rolling_add=0.05,
-    bias_gradient=True,
-)
-
-_TEXTBOOK_BN = replace(
-    _PJREDDIE_BN,
-    forward=_INSIDE,
-    fold=_INSIDE,
-    fold_factor="double",
-    normalize_variance="n",
-    keep_variance="n",
-    eval_statistics="constant",
-    trains_standalone=True,
-)
 
 _PJREDDIE_LAYERS = LayerRule(
     arithmetic=ArithmeticRule(
@@ -75,6 +24,7 @@ _PJREDDIE_LAYERS = LayerRule(
         piecewise="double",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -104,6 +54,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         piecewise="float",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -142,6 +93,7 @@ _HANK_AI_LAYERS = replace(
 
 _TEXTBOOK_LAYERS = replace(
     _ALEXEYAB_LAYERS,
+    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu_gradient="exact", channel_gradient="exact"),
     recurrent=TEXTBOOK_RECURRENT,
     input_delta="added",
     copied_delta="added",
@@ -150,31 +102,11 @@ _TEXTBOOK_LAYERS = replace(
     shortcut_sums="by image",
 )
 
-
-def _one_rule(rule: BatchNormRule) -> Mapping[Host, BatchNormRule]:
-    return MappingProxyType({"batchnorm": rule, "convolutional": rule, "connected": rule})
-
-
-_ALEXEYAB_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
-    {"batchnorm": _ALEXEYAB_BN, "convolutional": _ALEXEYAB_BN, "connected": _ALEXEYAB_CONNECTED_BN}
-)
-
-_HANK_AI_RULES: Mapping[Host, BatchNormRule] = MappingProxyType(
-    {host: replace(rule, intermediate="float") for host, rule in _ALEXEYAB_RULES.items()}
-    | {"connected": replace(_ALEXEYAB_CONNECTED_BN, intermediate="float", fold_root="float")}
-)
-
 _PROFILES = (
     Profile(
         name="pjreddie-cpu",
         evidence="recorded",
-        batchnorm=MappingProxyType(
-            {
-                "batchnorm": _PJREDDIE_BN,
-                "convolutional": _PJREDDIE_BN,
-                "connected": replace(_PJREDDIE_BN, fold=EpsilonRule(1e-6, "inside", "double")),
-            }
-        ),
+        batchnorm=PJREDDIE_RULES,
         layers=_PJREDDIE_LAYERS,
         training=PJREDDIE_TRAINING,
         sources=PJREDDIE_SOURCES,
@@ -182,7 +114,7 @@ _PROFILES = (
     Profile(
         name="alexeyab-cpu",
         evidence="recorded",
-        batchnorm=_ALEXEYAB_RULES,
+        batchnorm=ALEXEYAB_RULES,
         layers=_ALEXEYAB_LAYERS,
         training=ALEXEYAB_TRAINING,
         sources=ALEXEYAB_SOURCES,
@@ -190,7 +122,7 @@ _PROFILES = (
     Profile(
         name="hank-ai-cpu",
         evidence="recorded",
-        batchnorm=_HANK_AI_RULES,
+        batchnorm=HANK_AI_RULES,
         layers=_HANK_AI_LAYERS,
         training=HANK_AI_TRAINING,
         sources=HANK_AI_SOURCES,
@@ -198,7 +130,7 @@ _PROFILES = (
     Profile(
         name="hank-ai-cpu-avx",
         evidence="source",
-        batchnorm=_HANK_AI_RULES,
+        batchnorm=HANK_AI_RULES,
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
         training=HANK_AI_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
@@ -206,14 +138,14 @@ _PROFILES = (
     Profile(
         name="textbook",
         evidence="own",
-        batchnorm=_one_rule(_TEXTBOOK_BN),
+        batchnorm=one_rule(TEXTBOOK_BN),
         layers=_TEXTBOOK_LAYERS,
         training=TEXTBOOK_TRAINING,
         sources=MappingProxyType({}),
     ),
 )
 
-_ALL = (*_PROFILES, *framework_profiles(_TEXTBOOK_BN, _TEXTBOOK_LAYERS, TEXTBOOK_TRAINING))
+_ALL = (*_PROFILES, *framework_profiles(TEXTBOOK_BN, _TEXTBOOK_LAYERS, TEXTBOOK_TRAINING))
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _ALL})
 
 

@@ -60,6 +60,8 @@ ALEXEYAB_SOURCES: Mapping[str, str] = MappingProxyType(
         "gradient": "src/maxpool_layer.c backward_*, src/blas.c:145, src/normalization_layer.c",
         "shared_statistics": "src/convolutional_layer.c:622-630",
         "shared_updates": "src/network.c:295 update_network",
+        "gelu_gradient": "src/activations.h gelu_gradient, called with the output",
+        "channel_gradient": "src/activations.c gradient_array_normalize_channels",
         "mish_gradient": "src/activations.c gradient_array_mish",
         "leaky": "src/activations.h:69",
         "leaky_host": "src/gemm.c:2341",
