@@ -71,7 +71,7 @@ typedef struct {
     const float *const *sources; /* outputs of the layers that from= and layers= name, in that order */
     size_t batch;
     int train;            /* batch statistics, rolling arrays move */
-    int cache;            /* keep x (and in training x_norm) for a backward */
+    int cache;            /* keep x for a backward */
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
     workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
@@ -158,7 +158,7 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     int has_cost;                              /* it has a loss */
     float cost;                                /* of the last forward with truth, over its batch */
     loss_statistics statistics;                /* of that */
-    size_t x_batch, x_norm_batch, delta_batch; /* images that each holds, 0 none */
+    size_t x_batch, x_norm_batch, delta_batch; /* images that each is of, 0 none */
     cached cached;                             /* what the last forward left for a backward */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */
@@ -227,7 +227,10 @@ status check_batchnorm_layer(const layer *l, size_t n, const network_state *stat
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
 /* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
+/* delta and input_delta: the caller's, of the layer's output and input; the layer's own delta stays as it is. */
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
+/* Makes l->x_norm, which is else NULL: of the last training forward that kept x, until the next. STATUS_STATE where there is none. */
+status make_x_norm(layer *l);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
 status reset_batchnorm_layer(layer *l, int statistics, int parameters);
 
@@ -347,8 +350,9 @@ typedef struct {
     const batchnorm_rule *rule;
     const float *scales, *biases;
     const float *input;                  /* forward: x; backward: delta of the output */
-    float *output;                       /* may be the input; backward: delta of x */
-    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those */
+    float *output;                       /* may be the input, in infer NULL; backward: delta of x */
+    float *x, *x_norm;                   /* forward: copies of x and of the quotient go here, or NULL; backward: those, x_norm NULL
+                                            where it is the quotient of x, mean and variance */
     float *mean, *variance;              /* train: overwritten, with the variance that normalises */
     float *kept;                         /* train: overwritten with the variance that the rolling array takes up */
     float *scale_updates, *bias_updates; /* backward adds to them; biases: or NULL */

@@ -62,6 +62,8 @@ status blur_output(layer *blur, const float *sharp, const network_state *state, 
 /* What a convolution of signs makes before its batchnorm or bias; s is of the whole image, scratch and threads of convolve. */
 status convolve_signs(const layer *l, const network_state *state, convolution_shape s, float *output, float *scratch,
                       size_t threads);
+/* A batchnorm's x, mean or variance become others: what was made of them is no more its x_norm. */
+void drop_x_norm(layer *batchnorm);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 
@@ -95,7 +97,14 @@ status update_weights(layer *l, const update_options *o);
 
 /* ---- losses.c ---------------------------------------------------------------------------------------------------------------- */
 
-typedef enum { LOSS_OF_YOLO, LOSS_OF_GAUSSIAN_YOLO, LOSS_OF_PLANAR_REGION, LOSS_OF_FLAT_REGION, LOSS_OF_DETECTION } head_kind;
+typedef enum {
+    LOSS_OF_YOLO,
+    LOSS_OF_GAUSSIAN_YOLO,
+    LOSS_OF_PLANAR_REGION,
+    LOSS_OF_FLAT_REGION,
+    LOSS_OF_DETECTION,
+    LOSS_OF_ISEG
+} head_kind;
 
 /* Whether the layer is to compare its output with a truth in this forward. */
 int has_truth(const layer *l, const network_state *state);
@@ -132,7 +141,7 @@ status backward_inner(layer *inner, const float *delta, const float *input, cons
 /* Room for what the steps leave; what one left of the state (slot 0: before the first) and of an inner layer; back into that. */
 status make_kept(layer *l, const moment *m);
 void keep_state(layer *l, const moment *m);
-void keep_inner(layer *inner, const moment *m);
+status keep_inner(layer *inner, const moment *m);
 const float *kept_state(const layer *l, const moment *m, size_t slot);
 const float *kept_cell(const layer *l, const moment *m, size_t slot);
 const float *kept_output(const layer *inner, const moment *m);

@@ -12,8 +12,9 @@ typedef enum { COST_SSE, COST_MASKED, COST_L1, COST_SMOOTH } cost;
 typedef enum { IOU_LOSS_IOU, IOU_LOSS_MSE, IOU_LOSS_GIOU, IOU_LOSS_DIOU, IOU_LOSS_CIOU } iou_loss;
 
 /* What a head compares with, and how. Of an image [yolo] and [region] read `boxes` rows of `row` floats x, y, w, h and more, the
- * middle and the sides relative to the input, up to the first whose x is 0; [detection] reads for each cell 0 or 1, the classes, x
- * and y within the cell, w and h; all others as many values as the layer has. */
+ * middle and the sides relative to the input, up to the first whose x is 0; [iseg] as many of an instance, its class and all pixels,
+ * up to the first with a class below 0; [detection] reads for each cell 0 or 1, the classes, x and y within the cell, w and h; all
+ * others as many values as the layer has. */
 typedef struct {
     size_t truths; /* floats of one image */
     size_t boxes, row, class_at;

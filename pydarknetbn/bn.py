@@ -14,7 +14,7 @@ from .errors import DtypeError, ShapeError, StateError
 __all__ = ["BatchNorm"]
 
 _PARAMETERS = ("scales", "biases", "rolling_mean", "rolling_variance")
-_WORKING = ("x", "x_norm", "delta")
+_WORKING = ("x", "x_norm")
 _WORKING_CHANNELS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
 
 
@@ -25,8 +25,9 @@ class BatchNorm:
     rolling arrays normalise, and nothing changes. Fresh rolling arrays are 0, as in every fork.
 
     Views onto the layer's own memory, by Darknet's names: `scales biases rolling_mean rolling_variance` (C), after a training
-    forward `mean variance x x_norm`, after a backward `delta scale_updates bias_updates mean_delta variance_delta`. Assigning to
-    one of the first four copies into it. `output` is the array that the last forward returned.
+    forward `mean variance x x_norm`, after a backward `scale_updates bias_updates mean_delta variance_delta`. Assigning to one of
+    the first four copies into it. `x_norm` is computed from `x mean variance` when it is asked for, and stays that forward's.
+    `output` and `delta` are the arrays that the last forward and the last backward returned.
 
     Args:
         channels: C.
@@ -62,6 +63,7 @@ class BatchNorm:
         self._allow_degenerate = allow_degenerate
         self._shape: tuple[int, ...] | None = None
         self._output: Array | None = None
+        self._delta: Array | None = None
         rule = _native.rule("batchnorm_rule", self._profile.rule("batchnorm"))
         self._layer = _native.make("batchnorm", self._channels, 1, 1, rule)
         self._frozen_parameters = not affine
@@ -88,6 +90,17 @@ class BatchNorm:
         return self._output
 
     @property
+    def delta(self) -> Array:
+        """What the last backward returned.
+
+        Raises:
+            StateError: no backward yet.
+        """
+        if self._delta is None:
+            raise self._missing("delta")
+        return self._delta
+
+    @property
     def track_statistics(self) -> bool:
         """Whether a training forward moves the rolling arrays."""
         return not self._layer.freeze_statistics
@@ -102,7 +115,7 @@ class BatchNorm:
         Args:
             x: (N, C) or (N, C, H, W), float32, C order.
             train: normalise with the batch's statistics and move the rolling arrays; else normalise with these.
-            cache: keep x (in training x_norm too) for a backward; None: as train says.
+            cache: keep x for a backward; None: as train says.
             out: array of x's shape to write to.
 
         Returns:
@@ -152,6 +165,7 @@ class BatchNorm:
         arguments = (_native.floats(delta), _native.floats(result), delta.shape[0], train)
         status = lib.backward_batchnorm_layer(self._layer, *arguments)
         _native.check(status, f"{self!r} backward(train={train})")
+        self._delta = result
         return result
 
     def update(self, *, learning_rate: float, momentum: float, decay: float, batch: int) -> None:
@@ -201,6 +215,8 @@ class BatchNorm:
             shape = (getattr(self._layer, f"{name}_batch"), *(self._shape or ())[1:])
         else:
             raise AttributeError(f"BatchNorm has no {name}")
+        if name == "x_norm" and shape[0]:
+            _native.check(lib.make_x_norm(self._layer), repr(self))
         pointer = getattr(self._layer, name)
         if pointer == _native.ffi.NULL or shape[0] == 0:
             raise self._missing(name)

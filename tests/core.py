@@ -100,6 +100,8 @@ def assert_activated(got: Array, want: Array, before: Array, activation: str, na
 class CoreLayer:
     """A layer of the core: forward, backward of its batchnorm, and its arrays as views."""
 
+    delta: Array  # what the last backward of the batchnorm alone gave
+
     def __init__(self, native: Any) -> None:
         self.native = native
 
@@ -116,6 +118,7 @@ class CoreLayer:
         result = np.empty_like(delta)
         pointers = _native.floats(delta), _native.floats(result)
         _native.check(lib.backward_batchnorm_layer(self.batchnorm, *pointers, delta.shape[0], train))
+        self.delta = result
         return result
 
     def backward_whole(self, x: Array, delta: Array, input_delta: Array) -> Array:
@@ -137,8 +140,11 @@ class CoreLayer:
         return self.native.batchnorm or self.native
 
     def array(self, name: str) -> Array:
-        own = name in ("weights", "weight_updates", "output", "activation_input") or (name == "delta" and self.native.delta)
-        owner = self.native if own else self.batchnorm
+        if name == "delta" and not self.native.delta:
+            return self.delta
+        if name == "x_norm":
+            _native.check(lib.make_x_norm(self.batchnorm))
+        owner = self.native if name in ("weights", "weight_updates", "output", "activation_input", "delta") else self.batchnorm
         layer = self.native
         image = (layer.batch, layer.out_c, layer.out_h, layer.out_w)
         of_output = name in ("output", "x", "x_norm", "delta", "activation_input")

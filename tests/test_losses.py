@@ -175,6 +175,18 @@ def test_truths_of_other_forms_are_refused() -> None:
         classifier.loss(VALUES.copy(), [1])
 
 
+def test_an_instance_of_no_class_is_refused() -> None:
+    net, x = network(
+        cfg_of("convolutional filters=3 size=1 activation=linear", "iseg classes=2 ids=1", w=2, h=2), dialect="pjreddie"
+    )
+    truth = np.zeros((2, 90, 5), np.float32)
+    truth[1, 1, 0] = 2
+    with pytest.raises(dn.ShapeError, match="instance 1 of image 1 has class 2; expected 0 to 1, or -1 behind the last"):
+        net.loss(x, truth.reshape(2, -1))
+    with pytest.raises(dn.DtypeError, match=r"expected truth to be an array, since \[iseg\] reads instances, got list"):
+        net.loss(x, [BOXES, BOXES])
+
+
 def test_losses_that_read_different_truths_are_refused() -> None:
     net = dn.load(cfg_of("connected output=6 activation=linear", "softmax", "connected output=3 activation=linear", "cost"), seed=1)
     with pytest.raises(dn.ShapeError, match=r"layer 1 \[softmax\] and layer 3 \[cost\] read truths of different forms"):
@@ -182,8 +194,8 @@ def test_losses_that_read_different_truths_are_refused() -> None:
 
 
 def test_no_loss_is_a_sentence() -> None:
-    net, x = network(cfg_of("convolutional filters=3 size=1 activation=linear", "iseg classes=2 ids=1"), dialect="pjreddie")
-    with pytest.raises(dn.UnsupportedError, match=r"layer 1: no loss for \[iseg\]"):
+    net, x = network(cfg_of("convolutional filters=3 size=1 activation=linear", "contrastive classes=2"), dialect="alexeyab")
+    with pytest.raises(dn.UnsupportedError, match=r"layer 1: no loss for \[contrastive\]"):
         net.loss(x, [BOXES, BOXES])
     plain, x = network(cfg_of("convolutional filters=2 size=1 activation=linear"))
     with pytest.raises(dn.UnsupportedError, match=r"no layer has a loss, such as \[yolo\], \[softmax\] or \[cost\]"):

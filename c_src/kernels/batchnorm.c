@@ -1,15 +1,15 @@
-/* Batch normalization at the speed of the memory: batchnorm_plain.c computed for WIDTH channels at a time, each in its own order.
+/* Batch normalization at the speed of the memory: batchnorm_plain.c computed for some channels at a time, each in its own order.
  *
  * A float sum waits for its addition before, so one channel alone keeps a processor idle. The channels of a group are turned to lie
- * beside each other in a vector. Each pass goes through the memory from end to end, image after image and in it group after group,
- * since a processor sees far ahead on few long ways only; the sums of CHUNK channels wait meanwhile. Channels are independent. */
+ * beside each other in vectors. A group goes through all images before the next one begins, so that later passes find it in a cache;
+ * where the order is free they begin with the last image, which was seen last. Channels are independent. */
 #include <math.h>
 #include <string.h>
 
 #include "../internal.h"
 #include "variants.h"
 
-enum { CHUNK = 256 };
+enum { LARGEST_VECTOR = 16, LARGEST_GROUP = VECTORS * LARGEST_VECTOR, CHUNK = 256 };
 
 typedef struct {
     const batchnorm_pass *p;
@@ -17,37 +17,15 @@ typedef struct {
     size_t width; /* channels of a group */
 } job;
 
-/* Some channels, of a multiple of the width; past the last one that one again, whose results nobody takes */
+/* Channels first..first+channels */
 typedef struct {
     const job *j;
-    size_t first, end;
-} chunk;
+    size_t first, channels;
+} channel_group;
 
-static size_t channel_at(const chunk *c, size_t i) {
-    return c->first + i < c->end ? c->first + i : c->end - 1;
-}
-
-static size_t channels_of(const chunk *c) {
-    return c->end - c->first;
-}
-
-/* Where the channel before ends a span, reads the next span's planes of image b from end to end: so the processor runs ahead, which it
- * does not on many short rows at a time. Long rows need no help. */
-static void read_ahead(const chunk *c, const float *array, size_t b, size_t i) {
-    enum { FLOATS_OF_A_LINE = 16, SPAN = 1 << 15 };
-    const batchnorm_pass *p = c->j->p;
-    size_t width = c->j->width, groups = SPAN / (width * p->spatial);
-    if (!groups || i % (groups * width)) return;
-    size_t end = i + groups * width < channels_of(c) ? i + groups * width : channels_of(c);
-    const float *first = array + (b * p->c + c->first + i) * p->spatial;
-    for (size_t k = 0; k < (end - i) * p->spatial; k += FLOATS_OF_A_LINE) (void)*(const volatile float *)(first + k);
-}
-
-/* The planes of a group of image b, from the chunk's channel i on */
-static void point(const chunk *c, const float *array, size_t b, size_t i, const float **planes) {
-    const batchnorm_pass *p = c->j->p;
-    for (size_t k = 0; k < c->j->width; ++k) planes[k] = array + (b * p->c + channel_at(c, i + k)) * p->spatial;
-    read_ahead(c, array, b, i);
+/* Their planes of image b */
+static size_t offset_of(const channel_group *g, size_t b) {
+    return (b * g->j->p->c + g->first) * g->j->p->spatial;
 }
 
 /* An array that may be NULL, at an offset */
@@ -55,23 +33,30 @@ static float *at(float *array, size_t offset) {
     return array ? array + offset : NULL;
 }
 
-/* The next float that is not above, or not below, a value */
-static float not_above(double value) {
-    float f = (float)value;
-    return (double)f > value ? nextafterf(f, -INFINITY) : f;
+/* ---- constants of a channel ------------------------------------------------------------------------------------------------- */
+
+static reciprocal reciprocal_from(double inverse, float head, double slack) {
+    double rest = inverse - (double)head;
+    return (reciprocal){head, (float)(rest - inverse * slack), (float)(rest + inverse * slack)};
 }
 
-/* See quotients() of batchnorm_planes.h. mean: of what the numerators are off. */
+static float first_12_bits(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x800) & ~0xfffU;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+/* See batchnorm_quotients.h. mean: of what the numerators are off. */
 static divisor divisor_of(double root, float mean, precision intermediate) {
-    divisor d = {.root = root, .mean = mean, .how = intermediate == PRECISION_FLOAT ? BY_FLOAT : BY_DOUBLE};
-    double size = fabs((double)mean);
-    if (d.how == BY_FLOAT || !(root >= 0x1p-20 && root <= 0x1p20 && size <= 0x1p100)) return d;
-    int exponent;
-    double inverse = 1 / root, mantissa = frexp(inverse, &exponent);
-    d.head = (float)ldexp(rint(ldexp(mantissa, 12)), exponent - 12);
-    double tail = inverse - (double)d.head, slack = inverse * QUOTIENT_SLACK;
-    d.low = not_above(tail - slack), d.high = -not_above(-(tail + slack));
-    d.how = size >= 0x1p-40 ? BY_PRODUCT : BY_PRODUCT_OR_TINY;
+    divisor d = {.root = root, .mean = mean, .how = BY_FLOAT};
+    if (intermediate == PRECISION_FLOAT) return d;
+    double size = fabs((double)mean), inverse = 1 / root;
+    if (!(root >= 0x1p-20 && root <= 0x1p20 && size <= 0x1p100)) inverse = NAN;
+    d.fused = reciprocal_from(inverse, (float)inverse, FUSED_SLACK);
+    d.cut = reciprocal_from(inverse, first_12_bits((float)inverse), CUT_SLACK);
+    d.how = size >= 0x1p-30 ? BY_PRODUCT : BY_PRODUCT_OR_TINY;
     return d;
 }
 
@@ -80,26 +65,57 @@ static divisor forward_divisor(const batchnorm_pass *p, size_t f) {
     return divisor_of(root, p->mean[f], p->rule->intermediate);
 }
 
-/* Images first..end of the chunk's channels; in the first and last image only planes begin.. and ..end of all */
-static void normalize_chunk(const chunk *c, size_t begin, size_t end) {
-    const batchnorm_pass *p = c->j->p;
+static void forward_divisors(const channel_group *g, divisor *divisors) {
+    for (size_t i = 0; i < g->channels; ++i) divisors[i] = forward_divisor(g->j->p, g->first + i);
+}
+
+static delta_terms terms_of(const batchnorm_pass *p, size_t f) {
+    const double cancels = 0x1p-10;
+    size_t count = p->batch * p->spatial;
+    delta_terms t = {.mean = p->mean[f], .scale = p->scales[f], .count = (double)count, .least = 0x1p-125F};
+    t.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
+    t.inverse = 1 / t.root;
+    if (p->constant) return t;
+    t.variance_term = (double)p->variance_delta[f] * 2.;
+    t.rate = t.variance_term / t.count;
+    t.mean_term = (double)(p->mean_delta[f] / (float)count);
+    t.of_first = (float)(t.inverse * cancels);
+    t.least += (float)(fabs(t.mean_term) * cancels);
+    return t;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------------------------- */
+
+/* Channels from..to of image b, with the group's divisors */
+static void normalize_image(const channel_group *g, const divisor *divisors, size_t b, size_t from, size_t to) {
+    const batchnorm_pass *p = g->j->p;
+    size_t offset = (b * p->c + from) * p->spatial;
+    g->j->variant->normalize(&(plane_normalization){.n = p->spatial,
+                                                    .planes = to - from,
+                                                    .by = divisors + (from - g->first),
+                                                    .input = p->input + offset,
+                                                    .scales = p->scales + from,
+                                                    .biases = p->biases + from,
+                                                    .x = at(p->x, offset),
+                                                    .x_norm = at(p->x_norm, offset),
+                                                    .output = at(p->output, offset)});
+}
+
+/* Planes begin..end of those of all images, as far as they are of the group */
+static void infer_group(const channel_group *g, size_t begin, size_t end) {
     divisor divisors[CHUNK];
-    for (size_t f = c->first; f < c->end; ++f) divisors[f - c->first] = forward_divisor(p, f);
-    for (size_t b = begin / p->c; b * p->c < end; ++b) {
-        for (size_t f = c->first; f < c->end; ++f) {
-            size_t plane = b * p->c + f, offset = plane * p->spatial;
-            if (plane < begin || plane >= end) continue;
-            plane_normalization n = {.n = p->spatial,
-                                     .by = &divisors[f - c->first],
-                                     .input = p->input + offset,
-                                     .x = at(p->x, offset),
-                                     .x_norm = at(p->x_norm, offset),
-                                     .output = p->output + offset,
-                                     .scale = p->scales[f],
-                                     .bias = p->biases[f]};
-            c->j->variant->normalize(&n);
-        }
+    forward_divisors(g, divisors);
+    size_t c = g->j->p->c;
+    for (size_t b = begin / c; b * c < end; ++b) {
+        size_t from = b * c + g->first, to = from + g->channels;
+        if (from < begin) from = begin;
+        if (to > end) to = end;
+        if (from < to) normalize_image(g, divisors, b, from - b * c, to - b * c);
     }
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
 }
 
 /* Planes begin..end in the order of the memory */
@@ -108,71 +124,66 @@ static void infer_planes(void *context, size_t begin, size_t end, size_t thread)
     const job *j = context;
     size_t channels = j->p->c, within = begin / channels == (end - 1) / channels; /* one image */
     size_t first = within ? begin % channels : 0, last = within ? (end - 1) % channels + 1 : channels;
-    for (; first < last; first += CHUNK)
-        normalize_chunk(&(chunk){j, first, first + CHUNK < last ? first + CHUNK : last}, begin, end);
+    for (; first < last; first += CHUNK) infer_group(&(channel_group){j, first, smaller(CHUNK, last - first)}, begin, end);
 }
 
-static void chunk_statistics(const chunk *c) {
-    const batchnorm_pass *p = c->j->p;
-    const float *x[WIDTH];
-    float means[CHUNK] = {0}, squares[CHUNK] = {0};
+static void group_statistics(const channel_group *g) {
+    const batchnorm_pass *p = g->j->p;
+    float means[LARGEST_GROUP] = {0}, sums[LARGEST_GROUP] = {0};
     size_t n = p->batch * p->spatial;
-    group g = {c->j->width, p->spatial};
+    group planes = {g->channels, p->spatial, NULL};
     float scale = (float)(1. / (double)n), less = (float)(1. / (double)(n - 1));
     for (size_t b = 0; b < p->batch; ++b) {
-        for (size_t i = 0; i < channels_of(c); i += g.width) {
-            point(c, p->input, b, i, x);
-            c->j->variant->sum(x, &g, means + i);
-        }
+        planes.next = p->input + offset_of(g, b + 1 < p->batch ? b + 1 : 0);
+        g->j->variant->sum(p->input + offset_of(g, b), &planes, means);
     }
-    for (size_t i = 0; i < CHUNK; ++i) means[i] *= scale;
+    for (size_t i = 0; i < g->channels; ++i) means[i] *= scale;
     for (size_t b = 0; b < p->batch; ++b) {
-        for (size_t i = 0; i < channels_of(c); i += g.width) {
-            point(c, p->input, b, i, x);
-            c->j->variant->squares(x, &g, means + i, squares + i);
-        }
+        planes.next = p->input + offset_of(g, b + 1 < p->batch ? b + 1 : b);
+        g->j->variant->squares(p->input + offset_of(g, b), &planes, means, sums);
     }
-    for (size_t i = 0; i < channels_of(c); ++i) {
-        size_t f = c->first + i;
+    for (size_t i = 0; i < g->channels; ++i) {
+        size_t f = g->first + i;
         p->mean[f] = means[i];
-        p->variance[f] = squares[i] * (p->rule->normalize_variance == DENOMINATOR_N ? scale : less);
-        p->kept[f] = squares[i] * (p->rule->keep_variance == DENOMINATOR_N ? scale : less);
+        p->variance[f] = sums[i] * (p->rule->normalize_variance == DENOMINATOR_N ? scale : less);
+        p->kept[f] = sums[i] * (p->rule->keep_variance == DENOMINATOR_N ? scale : less);
     }
 }
 
-static void train_chunk(const chunk *c) {
-    chunk_statistics(c);
-    normalize_chunk(c, 0, c->j->p->batch * c->j->p->c);
+static void train_group(const channel_group *g) {
+    divisor divisors[LARGEST_GROUP];
+    group_statistics(g);
+    forward_divisors(g, divisors);
+    for (size_t b = g->j->p->batch; b-- > 0;) normalize_image(g, divisors, b, g->first, g->first + g->channels);
 }
 
-/* Sums of the chunk's channels, see group_deltas */
-typedef float chunk_sums[4][CHUNK];
+/* ---- backward --------------------------------------------------------------------------------------------------------------- */
 
-static void sum_deltas(const chunk *c, chunk_sums sums) {
-    const batchnorm_pass *p = c->j->p;
-    const float *x[WIDTH], *x_norm[WIDTH], *delta[WIDTH];
-    float means[CHUNK], scales[CHUNK];
-    group_deltas d = {.group = {c->j->width, p->spatial}, .x = x, .x_norm = x_norm, .delta = delta};
-    for (size_t i = 0; i < CHUNK; ++i) means[i] = p->mean[channel_at(c, i)], scales[i] = p->scales[channel_at(c, i)];
+/* Of the group's channels, see group_deltas */
+typedef float delta_sums[4][LARGEST_VECTOR];
+
+static void sum_deltas(const channel_group *g, delta_sums sums) {
+    const batchnorm_pass *p = g->j->p;
+    divisor divisors[LARGEST_VECTOR];
+    forward_divisors(g, divisors);
+    group_deltas d = {.group = {g->channels, p->spatial, NULL}, .by = divisors, .scales = p->scales + g->first};
+    for (size_t k = 0; k < 4; ++k) d.sums[k] = sums[k];
     for (size_t b = 0; b < p->batch; ++b) {
         memset(sums[0], 0, sizeof sums[0]); /* the biases' sums begin with each image */
-        for (size_t i = 0; i < channels_of(c); i += d.group.width) {
-            point(c, p->x, b, i, x);
-            point(c, p->x_norm, b, i, x_norm);
-            point(c, p->input, b, i, delta);
-            d.means = means + i, d.scales = scales + i;
-            for (size_t k = 0; k < 4; ++k) d.sums[k] = sums[k] + i;
-            c->j->variant->delta_sums(&d);
-        }
-        for (size_t f = c->first; p->bias_updates && f < c->end; ++f) p->bias_updates[f] += sums[0][f - c->first];
+        size_t offset = offset_of(g, b);
+        d.x = p->x + offset, d.x_norm = at(p->x_norm, offset), d.delta = p->input + offset;
+        size_t next = offset_of(g, b + 1 < p->batch ? b + 1 : b);
+        d.group.next = p->x + next, d.next_delta = p->input + next;
+        g->j->variant->delta_sums(&d);
+        for (size_t i = 0; p->bias_updates && i < g->channels; ++i) p->bias_updates[g->first + i] += sums[0][i];
     }
 }
 
-static void use_sums(const chunk *c, chunk_sums sums) {
-    const batchnorm_pass *p = c->j->p;
+static void use_sums(const channel_group *g, delta_sums sums) {
+    const batchnorm_pass *p = g->j->p;
     const epsilon_rule *e = &p->rule->statistic_terms;
-    for (size_t i = 0; i < channels_of(c); ++i) {
-        size_t f = c->first + i;
+    for (size_t i = 0; i < g->channels; ++i) {
+        size_t f = g->first + i;
         p->scale_updates[f] += sums[1][i];
         if (p->constant) continue;
         p->mean_delta[f] = (float)((double)sums[2][i] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
@@ -181,64 +192,55 @@ static void use_sums(const chunk *c, chunk_sums sums) {
     }
 }
 
-static plane_delta delta_of(const batchnorm_pass *p, size_t f) {
-    size_t count = p->batch * p->spatial;
-    plane_delta d = {.n = p->spatial, .mean = p->mean[f], .scale = p->scales[f], .count = (double)count};
-    d.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
-    d.constant = p->constant;
-    if (!p->constant) {
-        d.variance_term = (double)p->variance_delta[f] * 2.;
-        d.mean_term = (double)(p->mean_delta[f] / (float)count);
-    }
-    return d;
-}
-
-static void carry_chunk(const chunk *c) {
-    const batchnorm_pass *p = c->j->p;
-    plane_delta all[CHUNK];
-    for (size_t f = c->first; f < c->end; ++f) all[f - c->first] = delta_of(p, f);
-    for (size_t b = 0; b < p->batch; ++b) {
-        for (size_t f = c->first; f < c->end; ++f) {
-            size_t offset = (b * p->c + f) * p->spatial;
-            plane_delta *d = &all[f - c->first];
-            d->x = p->x + offset, d->delta = p->input + offset, d->output = p->output + offset;
-            c->j->variant->carry(d);
-        }
+static void backward_group(const channel_group *g) {
+    const batchnorm_pass *p = g->j->p;
+    delta_sums sums = {{0}};
+    sum_deltas(g, sums);
+    use_sums(g, sums);
+    delta_terms terms[LARGEST_VECTOR];
+    for (size_t i = 0; i < g->channels; ++i) terms[i] = terms_of(p, g->first + i);
+    plane_deltas d = {.n = p->spatial, .planes = g->channels, .terms = terms, .constant = p->constant};
+    for (size_t b = p->batch; b-- > 0;) {
+        size_t offset = offset_of(g, b);
+        d.x = p->x + offset, d.delta = p->input + offset, d.output = p->output + offset;
+        g->j->variant->carry(&d);
     }
 }
 
-static void backward_chunk(const chunk *c) {
-    chunk_sums sums = {{0}};
-    sum_deltas(c, sums);
-    use_sums(c, sums);
-    carry_chunk(c);
-}
+/* ---- the passes ------------------------------------------------------------------------------------------------------------- */
 
-/* Groups begin..end, chunk after chunk */
-static void over_chunks(const job *j, size_t begin, size_t end, void (*take)(const chunk *)) {
-    size_t first = begin * j->width, last = end * j->width < j->p->c ? end * j->width : j->p->c;
-    for (; first < last; first += CHUNK) take(&(chunk){j, first, first + CHUNK < last ? first + CHUNK : last});
+/* Groups begin..end; the last one is cut into what the inner loops take */
+static void over_groups(const job *j, size_t begin, size_t end, void (*take)(const channel_group *)) {
+    size_t first = begin * j->width, last = smaller(end * j->width, j->p->c), width = j->width;
+    while (first < last) {
+        while (width > last - first && width > j->variant->lanes) width /= 2;
+        size_t channels = smaller(width, last - first);
+        take(&(channel_group){j, first, channels});
+        first += channels;
+    }
 }
 
 static void train_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
-    over_chunks(context, begin, end, train_chunk);
+    over_groups(context, begin, end, train_group);
 }
 
 static void backward_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
-    over_chunks(context, begin, end, backward_chunk);
+    over_groups(context, begin, end, backward_group);
 }
 
-static void over_groups(const batchnorm_pass *p, size_t width, size_t work, parallel_body body) {
+/* In groups of so many vectors, of fewer where there would be less than one for each thread */
+static void in_groups(const batchnorm_pass *p, size_t columns, size_t work, parallel_body body) {
     size_t threads = get_num_threads();
-    if (p->c < width * threads) width = WIDTH / 2;
-    job j = {p, chosen_variant(), width};
-    parallel_for_on(threads, (p->c + width - 1) / width, width * p->batch * p->spatial * work, body, &j);
+    job j = {.p = p, .variant = chosen_variant()};
+    while (columns > 1 && p->c < columns * j.variant->lanes * threads) columns /= 2;
+    j.width = columns * j.variant->lanes;
+    parallel_for_on(threads, (p->c + j.width - 1) / j.width, j.width * p->batch * p->spatial * work, body, &j);
 }
 
 void batchnorm_train(const batchnorm_pass *p) {
-    over_groups(p, WIDTH, 8, train_groups);
+    in_groups(p, VECTORS, 8, train_groups);
 }
 
 void batchnorm_infer(const batchnorm_pass *p) {
@@ -247,5 +249,5 @@ void batchnorm_infer(const batchnorm_pass *p) {
 }
 
 void batchnorm_backward(const batchnorm_pass *p) {
-    over_groups(p, WIDTH / 2, 12, backward_groups); /* three arrays: more channels would be more places than the memory likes */
+    in_groups(p, 1, 12, backward_groups);
 }

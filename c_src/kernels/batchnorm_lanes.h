@@ -1,135 +1,243 @@
-/* The inner loops of batch normalization, channels side by side (batchnorm.c). Included beside tiles.h. */
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+/* The sums of batch normalization, channels side by side (batchnorm.c). Included beside tiles.h. */
+#include "batchnorm_vectors.h"
 
-enum { BLOCK = 64 }; /* pixels that are turned at a time */
+#include "batchnorm_quotients.h"
 
-typedef float quad __attribute__((vector_size(16)));
-typedef float loose_quad __attribute__((vector_size(16), aligned(4), may_alias));
-typedef double wide __attribute__((vector_size(32)));
-
-/* Macros, since vectors wider than the processor's have no agreed way into a function */
-#if defined(__AVX2__)
-#define WIDEN(q) ((wide)_mm256_cvtps_pd((__m128)(q)))
-#define NARROW(w) ((quad)_mm256_cvtpd_ps((__m256d)(w)))
-#else
-#define WIDEN(q) __builtin_convertvector(q, wide)
-#define NARROW(w) __builtin_convertvector(w, quad)
-#endif
-
-static inline quad load_quad(const float *from) {
-    return *(const loose_quad *)from;
+/* Pixels first..first+count of column v of LANES channels, where that is less than four pixels or the column has fewer channels;
+ * what is missing is 0. */
+static void turn_rest(const float *x, const group *g, size_t v, size_t first, size_t count, lanes *four) {
+    float tile[4 * LANES] = {0};
+    size_t channels = g->channels - v * LANES < LANES ? g->channels - v * LANES : LANES;
+    for (size_t i = 0; i < channels; ++i)
+        for (size_t p = 0; p < count; ++p) tile[4 * i + p] = x[(v * LANES + i) * g->n + first + p];
+    turn_four(tile, 4, four);
 }
 
-static inline void store_quad(float *to, quad value) {
-    *(loose_quad *)to = value;
+/* Asks the memory for what will be summed after this image, as much as the pixels first..first+4 are: their planes lie elsewhere, and
+ * a processor does not guess where. */
+static inline __attribute__((always_inline)) void ask_ahead(const float *next, size_t first, size_t channels) {
+    enum { FLOATS_OF_A_LINE = 16 };
+    for (size_t k = 0; k < 4 * channels; k += FLOATS_OF_A_LINE) __builtin_prefetch(next + first * channels + k);
 }
 
-/* ---- channels side by side -------------------------------------------------------------------------------------------------- */
+/* The next pixels from first on in the end of four: how many, where they begin in it */
+typedef struct {
+    size_t count, from;
+} next_pixels;
 
-#if defined(__AVX2__)
-/* Eight pixels of eight channels: to[p*step + i] = x[i][p] */
-static inline void turn_square(const float *const *x, size_t p, float *to, size_t step) {
-    __m256 row[8], pair[8], four[8];
-    for (size_t i = 0; i < 8; ++i) row[i] = _mm256_loadu_ps(x[i] + p);
-    for (size_t i = 0; i < 8; i += 2) {
-        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
-        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+static inline __attribute__((always_inline)) next_pixels turn_next(const float *x, const group *g, size_t v, int whole,
+                                                                   size_t first, lanes *four) {
+    size_t left = g->n - first, count = left < 4 ? left : 4;
+    if (whole && g->n >= 4) { /* the last four overlap those before */
+        turn_four(x + v * LANES * g->n + first + count - 4, g->n, four);
+        return (next_pixels){count, 4 - count};
     }
-    for (size_t i = 0; i < 8; i += 4) {
-        for (size_t k = 0; k < 2; ++k) {
-            four[i + 2 * k] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0x44);
-            four[i + 2 * k + 1] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0xee);
+    turn_rest(x, g, v, first, count, four);
+    return (next_pixels){count, 0};
+}
+
+static inline __attribute__((always_inline)) void sum_columns(const float *x, const group *g, size_t columns, int whole,
+                                                              float *sums) {
+    lanes s[VECTORS], four[4];
+    for (size_t v = 0; v < columns; ++v) s[v] = load(sums + v * LANES);
+    size_t p = 0;
+    for (; whole && p + 4 <= g->n; p += 4) {
+        ask_ahead(g->next, p, columns * LANES);
+        for (size_t v = 0; v < columns; ++v) {
+            turn_four(x + v * LANES * g->n + p, g->n, four);
+            for (size_t k = 0; k < 4; ++k) s[v] += four[k];
         }
     }
-    for (size_t k = 0; k < 4; ++k) {
-        _mm256_storeu_ps(to + k * step, _mm256_permute2f128_ps(four[k], four[k + 4], 0x20));
-        _mm256_storeu_ps(to + (k + 4) * step, _mm256_permute2f128_ps(four[k], four[k + 4], 0x31));
+    for (; p < g->n; p += 4) {
+        for (size_t v = 0; v < columns; ++v) {
+            next_pixels next = turn_next(x, g, v, whole, p, four);
+            for (size_t k = 0; k < next.count; ++k) s[v] += four[next.from + k];
+        }
     }
-}
-#endif
-
-/* to[p][i] = x[i][first + p] for the next pixels */
-static void turn(const float *const *x, size_t width, size_t first, size_t count, float *to) {
-    size_t done = 0;
-#if defined(__AVX2__)
-    for (; done + 8 <= count; done += 8)
-        for (size_t i = 0; i < width; i += 8) turn_square(x + i, first + done, to + done * width + i, width);
-#endif
-    for (size_t i = 0; i < width; ++i)
-        for (size_t p = done; p < count; ++p) to[p * width + i] = x[i][first + p];
-}
-
-static size_t block_from(size_t first, size_t n) {
-    return n - first < BLOCK ? n - first : BLOCK;
-}
-
-static size_t turn_block(const float *const *x, const group *g, size_t first, float *to) {
-    size_t count = block_from(first, g->n);
-    turn(x, g->width, first, count, to);
-    return count;
+    for (size_t v = 0; v < columns; ++v) store(sums + v * LANES, s[v]);
 }
 
 /* sums[i] += x[i][0..n), one after the other */
-static void sum(const float *const *x, const group *g, float *sums) {
-    float block[BLOCK * WIDTH];
-    for (size_t first = 0; first < g->n; first += BLOCK) {
-        size_t count = turn_block(x, g, first, block);
-        for (size_t i = 0; i < g->width; i += LANES) {
-            lanes s = load(sums + i);
-            for (size_t p = 0; p < count; ++p) s += load(block + p * g->width + i);
-            store(sums + i, s);
-        }
-    }
+static void sum(const float *x, const group *g, float *sums) {
+    if (g->channels == 4 * LANES)
+        sum_columns(x, g, 4, 1, sums);
+    else if (g->channels == 2 * LANES)
+        sum_columns(x, g, 2, 1, sums);
+    else
+        sum_columns(x, g, 1, g->channels == LANES, sums);
 }
 
-/* The difference in float, its square and the sum in double, each sum rounded to float */
-static inline __attribute__((always_inline)) void add_squares(size_t quads, const float *block, size_t count, const float *means,
-                                                              float *sums) {
-    quad mean[WIDTH / 4], s[WIDTH / 4];
-    for (size_t q = 0; q < quads; ++q) mean[q] = load_quad(means + 4 * q), s[q] = load_quad(sums + 4 * q);
-    for (size_t p = 0; p < count; ++p, block += 4 * quads) {
-        for (size_t q = 0; q < quads; ++q) {
-            quad off = load_quad(block + 4 * q) - mean[q];
-            wide square = WIDEN(off) * WIDEN(off), added = WIDEN(s[q]) + square;
-            s[q] = NARROW(added);
-        }
-    }
-    for (size_t q = 0; q < quads; ++q) store_quad(sums + 4 * q, s[q]);
-}
+/* ---- squares ---------------------------------------------------------------------------------------------------------------- *
+ * The difference in float, its square and the sum in double, each sum rounded to float. The square of a float is exact in double, so
+ * that a fused product gives the same sum.
+ *
+ * The way to float and back is long, and every sum waits for the one before. So sums stay in double, and are rounded to 24 bits as
+ * integers: up by less than half of the last of these, to even in the middle. That is the float where it is normal. Sums only grow, so
+ * they are once the first one was; and what exceeds the floats does so until the end, where it becomes infinite. */
 
-static void squares(const float *const *x, const group *g, const float *means, float *sums) {
-    float block[BLOCK * WIDTH];
-    for (size_t first = 0; first < g->n; first += BLOCK) {
-        size_t count = turn_block(x, g, first, block);
-        if (g->width == WIDTH)
-            add_squares(WIDTH / 4, block, count, means, sums);
-        else
-            add_squares(WIDTH / 8, block, count, means, sums);
-    }
-}
+#define LAST 29 /* the bit of a double that is the last one of a float */
+#define BELOW_LAST ((1ULL << LAST) - 1)
 
-/* sums += delta; delta * x_norm; scaled delta; scaled delta * (x - mean) */
-static void delta_sums(const group_deltas *d) {
-    float x[BLOCK * WIDTH], x_norm[BLOCK * WIDTH], delta[BLOCK * WIDTH];
-    size_t width = d->group.width;
-    for (size_t first = 0; first < d->group.n; first += BLOCK) {
-        size_t count = turn_block(d->x, &d->group, first, x);
-        turn_block(d->x_norm, &d->group, first, x_norm);
-        turn_block(d->delta, &d->group, first, delta);
-        for (size_t i = 0; i < width; i += LANES) {
-            lanes bias = load(d->sums[0] + i), scale = load(d->sums[1] + i), mean = load(d->sums[2] + i);
-            lanes variance = load(d->sums[3] + i), means = load(d->means + i), scales = load(d->scales + i);
-            for (size_t p = 0; p < count; ++p) {
-                lanes one = load(delta + p * width + i), scaled = one * scales;
-                bias += one;
-                scale += one * load(x_norm + p * width + i);
-                mean += scaled;
-                variance += scaled * (load(x + p * width + i) - means);
+#define ROUNDED_WORDS(w) (((w) + (BELOW_LAST >> 1) + (((w) >> LAST) & 1)) & ~BELOW_LAST)
+
+static inline
+    __attribute__((always_inline)) void add_squares(const lanes *pixels, size_t columns, int normal, const lanes *mean, wide *s) {
+    for (size_t v = 0; v < columns; ++v) {
+        lanes off = pixels[v] - mean[v];
+        for (size_t k = 0; k < PARTS; ++k) {
+            wide one = WIDEN(PART(off, k)), added = WIDE_TIMES_PLUS(one, one, s[v * PARTS + k]);
+            if (normal)
+                s[v * PARTS + k] = (wide)ROUNDED_WORDS((wide_words)added);
+            else {
+                half rounded = NARROW(added);
+                s[v * PARTS + k] = WIDEN(rounded);
             }
-            store(d->sums[0] + i, bias), store(d->sums[1] + i, scale);
-            store(d->sums[2] + i, mean), store(d->sums[3] + i, variance);
         }
     }
+}
+
+static inline int are_normal(const wide *s, size_t count) {
+    for (size_t k = 0; k < count; ++k)
+        for (size_t i = 0; i < HALF; ++i)
+            if (!(s[k][i] >= 0x1p-126)) return 0;
+    return 1;
+}
+
+/* The next four pixels or what is left, from first on; returns how many */
+static inline __attribute__((always_inline)) size_t square_next(const float *x, const group *g, size_t columns, int normal,
+                                                                size_t first, const lanes *mean, wide *s) {
+    lanes four[4], pixels[4][VECTORS];
+    next_pixels next = {0};
+    for (size_t v = 0; v < columns; ++v) {
+        next = turn_next(x, g, v, g->channels >= LANES, first, four);
+        for (size_t k = 0; k < 4; ++k) pixels[k][v] = four[k];
+    }
+    for (size_t k = 0; k < next.count; ++k) add_squares(pixels[next.from + k], columns, normal, mean, s);
+    return next.count;
+}
+
+static inline __attribute__((always_inline)) void square_columns(const float *x, const group *g, size_t columns, const float *means,
+                                                                 float *sums) {
+    lanes mean[VECTORS], four[4], pixels[4][VECTORS];
+    wide s[VECTORS * PARTS];
+    for (size_t v = 0; v < columns; ++v) mean[v] = load(means + v * LANES);
+    for (size_t k = 0; k < columns * PARTS; ++k) s[k] = WIDEN(LOAD_HALF(sums + k * HALF));
+    size_t p = 0;
+    while (p < g->n && !are_normal(s, columns * PARTS)) p += square_next(x, g, columns, 0, p, mean, s);
+    for (; g->channels >= LANES && p + 4 <= g->n; p += 4) {
+        for (size_t v = 0; v < columns; ++v) {
+            turn_four(x + v * LANES * g->n + p, g->n, four);
+            for (size_t k = 0; k < 4; ++k) pixels[k][v] = four[k];
+        }
+        for (size_t k = 0; k < 4; ++k) add_squares(pixels[k], columns, 1, mean, s);
+    }
+    while (p < g->n) p += square_next(x, g, columns, 1, p, mean, s);
+    for (size_t k = 0; k < columns * PARTS; ++k) STORE_HALF(sums + k * HALF, NARROW(s[k]));
+}
+
+static void squares(const float *x, const group *g, const float *means, float *sums) {
+    if (g->channels == 4 * LANES)
+        square_columns(x, g, 4, means, sums);
+    else if (g->channels == 2 * LANES)
+        square_columns(x, g, 2, means, sums);
+    else
+        square_columns(x, g, 1, means, sums);
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------------------------- */
+
+/* What the sums of LANES channels are made with */
+typedef struct {
+    lanes mean, scale, root;
+    reciprocal_lanes reciprocal;
+    int how;
+} delta_constants;
+
+/* The sum of delta * x_norm over the next pixels, with divisions */
+static __attribute__((noinline, cold)) lanes add_divided(const group_deltas *d, size_t first, size_t count, lanes sum_) {
+    for (size_t i = 0; i < d->group.channels; ++i) {
+        const divisor *by = d->by + i;
+        for (size_t p = i * d->group.n + first; p < i * d->group.n + first + count; ++p)
+            sum_[i] += d->delta[p] * (float)((double)(d->x[p] - by->mean) / by->root);
+    }
+    return sum_;
+}
+
+/* Four pixels of x and delta, of which `next` go into the sums: of delta, delta * x_norm, scaled delta, scaled delta * (x - mean) */
+static inline __attribute__((always_inline)) void add_deltas(const group_deltas *d, const delta_constants *c, int how, size_t first,
+                                                             next_pixels next, const lanes *x, const lanes *delta, lanes *s) {
+    lanes before = s[1];
+    whole_lanes unsure = {0};
+    for (size_t k = next.from; k < next.from + next.count; ++k) {
+        lanes off = x[k] - c->mean, scaled = delta[k] * c->scale;
+        s[0] += delta[k];
+        s[1] += delta[k] * (how == BY_FLOAT ? off / c->root : quotients(off, &c->reciprocal, how == BY_PRODUCT_OR_TINY, &unsure));
+        s[2] += scaled;
+        s[3] += scaled * off;
+    }
+    if (how != BY_FLOAT && __builtin_expect(any(unsure), 0)) s[1] = add_divided(d, first, next.count, before);
+}
+
+static inline __attribute__((always_inline)) void sum_deltas(const group_deltas *d, const delta_constants *c, int how, lanes *s) {
+    const group *g = &d->group;
+    int whole = g->channels == LANES;
+    lanes x[4], delta[4];
+    size_t p = 0;
+    for (; whole && p + 4 <= g->n; p += 4) {
+        ask_ahead(g->next, p, LANES);
+        ask_ahead(d->next_delta, p, LANES);
+        turn_four(d->x + p, g->n, x);
+        turn_four(d->delta + p, g->n, delta);
+        add_deltas(d, c, how, p, (next_pixels){4, 0}, x, delta, s);
+    }
+    for (; p < g->n; p += 4) {
+        turn_next(d->x, g, 0, whole, p, x);
+        next_pixels next = turn_next(d->delta, g, 0, whole, p, delta);
+        add_deltas(d, c, how, p, next, x, delta, s);
+    }
+}
+
+/* With an x_norm that is there */
+static void sum_given(const group_deltas *d, const delta_constants *c, lanes *s) {
+    int whole = d->group.channels == LANES;
+    lanes x[4], x_norm[4], delta[4];
+    for (size_t p = 0; p < d->group.n; p += 4) {
+        turn_next(d->x, &d->group, 0, whole, p, x);
+        turn_next(d->x_norm, &d->group, 0, whole, p, x_norm);
+        next_pixels next = turn_next(d->delta, &d->group, 0, whole, p, delta);
+        for (size_t k = next.from; k < next.from + next.count; ++k) {
+            lanes scaled = delta[k] * c->scale;
+            s[0] += delta[k];
+            s[1] += delta[k] * x_norm[k];
+            s[2] += scaled;
+            s[3] += scaled * (x[k] - c->mean);
+        }
+    }
+}
+
+static delta_constants constants_of(const group_deltas *d) {
+    delta_constants c = {.how = d->by[0].how};
+    for (size_t i = 0; i < LANES; ++i) { /* past the last channel that one again, whose sums nobody takes */
+        size_t f = i < d->group.channels ? i : d->group.channels - 1;
+        const divisor *by = d->by + f;
+        c.mean[i] = by->mean, c.scale[i] = d->scales[f], c.root[i] = (float)by->root;
+        set_reciprocal(&c.reciprocal, i, by);
+        if (by->how == BY_PRODUCT_OR_TINY) c.how = BY_PRODUCT_OR_TINY; /* all are BY_FLOAT or none is */
+    }
+    return c;
+}
+
+static void delta_sums(const group_deltas *d) {
+    const delta_constants c = constants_of(d);
+    lanes s[4];
+    for (size_t k = 0; k < 4; ++k) s[k] = load(d->sums[k]);
+    if (d->x_norm)
+        sum_given(d, &c, s);
+    else if (c.how == BY_FLOAT)
+        sum_deltas(d, &c, BY_FLOAT, s);
+    else if (c.how == BY_PRODUCT)
+        sum_deltas(d, &c, BY_PRODUCT, s);
+    else
+        sum_deltas(d, &c, BY_PRODUCT_OR_TINY, s);
+    for (size_t k = 0; k < 4; ++k) store(d->sums[k], s[k]);
 }

@@ -53,16 +53,21 @@ static void variance_plain(const batchnorm_pass *p, denominator d, float *varian
     for (size_t f = 0; f < p->c; ++f) variance[f] *= scale;
 }
 
-/* (x - mean[f]) / root[f], the quotient in the rule's intermediate type; * scales[f], then + biases[f]: two roundings */
+/* (x - mean[f]) / root[f], the quotient in the rule's intermediate type */
+static float quotient(const batchnorm_pass *p, float x, size_t f) {
+    double r = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
+    float off = x - p->mean[f];
+    return p->rule->intermediate == PRECISION_FLOAT ? off / (float)r : (float)((double)off / r);
+}
+
+/* The quotient * scales[f], then + biases[f]: two roundings */
 static void normalize_plain(const batchnorm_pass *p) {
     for (size_t i = 0; i < floats_of(p); ++i) {
         size_t f = channel(p, i);
-        double r = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
-        float x = p->input[i], off = x - p->mean[f];
-        float quotient = p->rule->intermediate == PRECISION_FLOAT ? off / (float)r : (float)((double)off / r);
+        float x = p->input[i], x_norm = quotient(p, x, f);
         if (p->x) p->x[i] = x;
-        if (p->x_norm) p->x_norm[i] = quotient;
-        p->output[i] = quotient * p->scales[f] + p->biases[f];
+        if (p->x_norm) p->x_norm[i] = x_norm;
+        if (p->output) p->output[i] = x_norm * p->scales[f] + p->biases[f];
     }
 }
 
@@ -82,11 +87,11 @@ static void updates_plain(const batchnorm_pass *p) {
     for (size_t f = 0; f < p->c; ++f) {
         float product = 0;
         for (size_t b = 0; b < p->batch; ++b) {
-            const float *delta = p->input + (b * p->c + f) * p->spatial, *x_norm = p->x_norm + (b * p->c + f) * p->spatial;
+            size_t first = (b * p->c + f) * p->spatial;
             float sum = 0;
-            for (size_t i = 0; i < p->spatial; ++i) {
-                sum += delta[i];
-                product += delta[i] * x_norm[i];
+            for (size_t i = first; i < first + p->spatial; ++i) {
+                sum += p->input[i];
+                product += p->input[i] * (p->x_norm ? p->x_norm[i] : quotient(p, p->x[i], f));
             }
             if (p->bias_updates) p->bias_updates[f] += sum;
         }

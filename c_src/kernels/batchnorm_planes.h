@@ -1,146 +1,114 @@
-/* The inner loops of batch normalization over one channel of one image, each value by itself (batchnorm.c). Included beside
- * batchnorm_lanes.h. */
+/* The inner loops of batch normalization over one channel of one image after another, each value by itself (batchnorm.c). Included
+ * beside batchnorm_lanes.h. */
 
-typedef int whole_lanes __attribute__((vector_size(LANES * sizeof(int))));
-typedef long long wide_bits __attribute__((vector_size(32)));
+enum { STEP = 2 * LANES }; /* values that are taken at a time */
 
-enum { PARTS = LANES / 4, STEP = 2 * LANES }; /* STEP: values that are taken at a time */
-
-/* A quad of some lanes, and lanes of quads; macros for the same reason as in batchnorm_lanes.h */
-#if defined(__AVX2__)
-#define PART(v, k) ((quad)((k) ? _mm256_extractf128_ps((__m256)(v), 1) : _mm256_castps256_ps128((__m256)(v))))
-#define JOIN(parts) ((lanes)_mm256_set_m128((__m128)(parts)[1], (__m128)(parts)[0]))
-#else
-#define PART(v, k) ((quad)(v))
-#define JOIN(parts) ((lanes)(parts)[0])
-#endif
-
-/* ---- quotients -------------------------------------------------------------------------------------------------------------- *
- * A division in double is slow, and its result only counts once it is rounded to float. So the product with the reciprocal is taken
- * a little too small and a little too large: where both round to the same float, the quotient between them does too, since rounding
- * keeps order. Elsewhere, about once in 700 values, the division is made.
- *
- * All in float: numerator and reciprocal are cut into 12 bits and a rest, so that three of the four products are exact. What errs,
- * relative to the quotient, by 4.01 * 2^-36 together, within QUOTIENT_SLACK: the product with the reciprocal's rest (2^-12 of the
- * whole, so 2^-36) and its sum with the other small product (3 * 2^-12 at most, so 3 * 2^-36). An infinite or undefined value makes
- * the difference of the two undefined. Nothing is subnormal as long as no numerator is tiny, and a difference from a mean that is
- * not tiny is not: x - mean is 0 or at least 2^-26 of it. */
-
-#define TINY 0x1p-66F
-#define FRONT (-0x1000) /* sign, exponent and 11 bits of the mantissa, which are 12 with its hidden one */
-#define MAGNITUDE 0x7fffffff
+/* ---- forward ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    lanes head, low, high;
-} product_constants;
+    const float *input;
+    float *x, *x_norm, *output;
+    float scale, bias;
+} plane;
 
-/* Adds to unsure where the quotient needs a division. tiny: there may be tiny numerators. */
-static inline __attribute__((always_inline)) lanes quotients(lanes off, const product_constants *by, int tiny,
-                                                             whole_lanes *unsure) {
-    lanes front = (lanes)((whole_lanes)off & FRONT), back = off - front;
-    lanes most = front * by->head, more = back * by->head;
-    lanes one = most + (more + off * by->low), other = most + (more + off * by->high);
-    *unsure |= (whole_lanes)(one - other);
-    if (tiny) *unsure |= (lanes)((whole_lanes)off & MAGNITUDE) < TINY;
-    return one;
+/* Which of the three arrays are made: only the output, x too, or those that are not NULL */
+enum { OUTPUT, OUTPUT_AND_X, ANY };
+
+static __attribute__((noinline)) void divide_step(const float *input, const divisor *by, lanes *quotient) {
+    for (size_t k = 0; k < 2; ++k)
+        for (size_t i = 0; i < LANES; ++i) quotient[k][i] = (float)((double)(input[k * LANES + i] - by->mean) / by->root);
 }
 
-static inline __attribute__((always_inline)) lanes divided(lanes off, double root) {
-    quad parts[PARTS];
-    for (size_t k = 0; k < PARTS; ++k) {
-        wide w = WIDEN(PART(off, k)) / root;
-        parts[k] = NARROW(w);
-    }
-    return JOIN(parts);
-}
-
-#if defined(__AVX2__)
-static inline int any(whole_lanes all) {
-    return !_mm256_testz_si256((__m256i)all, (__m256i)all);
-}
-
-static inline int any_wide(const wide_bits *all) {
-    return !_mm256_testz_si256((__m256i)*all, (__m256i)*all);
-}
-#else
-typedef long long half_bits __attribute__((vector_size(16)));
-
-static inline int any(whole_lanes all) {
-    half_bits half = (half_bits)all;
-    return (half[0] | half[1]) != 0;
-}
-
-static inline int any_wide(const wide_bits *all) {
-    return ((*all)[0] | (*all)[1] | (*all)[2] | (*all)[3]) != 0;
-}
-#endif
-
-/* Values i..i+STEP */
+/* The values of a step */
 static inline __attribute__((always_inline)) void quotients_step(const float *input, const divisor *by,
-                                                                 const product_constants *product, int how, lanes *x,
-                                                                 lanes *quotient) {
-    lanes off[2];
+                                                                 const reciprocal_lanes *reciprocal, int how, lanes *quotient) {
     whole_lanes unsure = {0};
     for (size_t k = 0; k < 2; ++k) {
-        x[k] = load(input + k * LANES), off[k] = x[k] - by->mean;
+        lanes off = load(input + k * LANES) - by->mean;
         if (how == BY_FLOAT)
-            quotient[k] = off[k] / (float)by->root;
-        else if (how == BY_DOUBLE)
-            quotient[k] = divided(off[k], by->root);
+            quotient[k] = off / (float)by->root;
         else
-            quotient[k] = quotients(off[k], product, how == BY_PRODUCT_OR_TINY, &unsure);
+            quotient[k] = quotients(off, reciprocal, how == BY_PRODUCT_OR_TINY, &unsure);
     }
-    if (how >= BY_PRODUCT && __builtin_expect(any(unsure), 0))
-        quotient[0] = divided(off[0], by->root), quotient[1] = divided(off[1], by->root);
+    if (how == BY_FLOAT || __builtin_expect(!any(unsure), 1)) return;
+    lanes exact[2]; /* so that the others need not be in memory */
+    divide_step(input, by, exact);
+    quotient[0] = exact[0], quotient[1] = exact[1];
 }
 
-static inline __attribute__((always_inline)) void store_step(const plane_normalization *n, size_t i, const lanes *x,
-                                                             const lanes *quotient) {
+static inline __attribute__((always_inline)) void copy_step(const plane *n, size_t i, int made) {
+    if (made == ANY ? n->x == NULL : made != OUTPUT_AND_X) return;
+    for (size_t k = 0; k < 2; ++k) store(n->x + i + k * LANES, load(n->input + i + k * LANES));
+}
+
+static inline __attribute__((always_inline)) void store_step(const plane *n, size_t i, int made, const lanes *quotient) {
     for (size_t k = 0; k < 2; ++k) {
-        if (n->x) store(n->x + i + k * LANES, x[k]);
-        if (n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
-        store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
+        if (made == ANY && n->x_norm) store(n->x_norm + i + k * LANES, quotient[k]);
+        if (made != ANY || n->output) store(n->output + i + k * LANES, quotient[k] * n->scale + n->bias);
     }
 }
 
-static inline __attribute__((always_inline)) void normalize_all(const plane_normalization *whole, int how) {
-    const plane_normalization n = *whole; /* copies, which no store to the output can change */
-    const divisor by = *n.by;
-    const product_constants product = {by.head - (lanes){0}, by.low - (lanes){0}, by.high - (lanes){0}};
-    lanes x[2], quotient[2], last_x[2], last[2];
-    size_t i = 0, end = n.n - STEP;
+static inline __attribute__((always_inline)) void normalize_all(const plane *n, size_t count, const divisor *divided, int how,
+                                                                int made) {
+    const divisor by = *divided; /* a copy, which no store to the output can change */
+    const reciprocal_lanes reciprocal = reciprocal_of(&by);
+    lanes quotient[2], last[2];
+    size_t i = 0, end = count - STEP;
     for (; i + STEP <= end; i += STEP) {
-        quotients_step(n.input + i, &by, &product, how, x, quotient);
-        store_step(&n, i, x, quotient);
+        quotients_step(n->input + i, &by, &reciprocal, how, quotient);
+        copy_step(n, i, made);
+        store_step(n, i, made, quotient);
     }
     /* The last two steps overlap and may be in place: both are computed before one is stored. */
-    quotients_step(n.input + i, &by, &product, how, x, quotient);
-    quotients_step(n.input + end, &by, &product, how, last_x, last);
-    store_step(&n, i, x, quotient);
-    store_step(&n, end, last_x, last);
+    quotients_step(n->input + i, &by, &reciprocal, how, quotient);
+    quotients_step(n->input + end, &by, &reciprocal, how, last);
+    copy_step(n, i, made), copy_step(n, end, made);
+    store_step(n, i, made, quotient), store_step(n, end, made, last);
 }
 
 /* Fewer values than a step */
-static void normalize_few(const plane_normalization *n) {
-    for (size_t i = 0; i < n->n; ++i) {
-        float x = n->input[i], off = x - n->by->mean;
-        float quotient = n->by->how == BY_FLOAT ? off / (float)n->by->root : (float)((double)off / n->by->root);
+static void normalize_few(const plane *n, size_t count, const divisor *by) {
+    for (size_t i = 0; i < count; ++i) {
+        float x = n->input[i], off = x - by->mean;
+        float quotient = by->how == BY_FLOAT ? off / (float)by->root : (float)((double)off / by->root);
         if (n->x) n->x[i] = x;
         if (n->x_norm) n->x_norm[i] = quotient;
-        n->output[i] = quotient * n->scale + n->bias;
+        if (n->output) n->output[i] = quotient * n->scale + n->bias;
     }
 }
 
-static void normalize(const plane_normalization *n) {
-    if (n->n < STEP) {
-        normalize_few(n);
-        return;
+static inline float *plane_at(float *array, size_t offset) {
+    return array ? array + offset : NULL;
+}
+
+/* Planes from number i on, as long as their quotients are made in the same way; returns the next number */
+static inline __attribute__((always_inline)) size_t normalize_run(const plane_normalization *whole, size_t i, int how, int made) {
+    const plane_normalization n = *whole;
+    for (; i < n.planes && n.by[i].how == how; ++i) {
+        const plane one = {
+            n.input + i * n.n, plane_at(n.x, i * n.n), plane_at(n.x_norm, i * n.n), plane_at(n.output, i * n.n), n.scales[i],
+            n.biases[i]};
+        if (n.n < STEP)
+            normalize_few(&one, n.n, n.by + i);
+        else
+            normalize_all(&one, n.n, n.by + i, how, made);
     }
-    switch (n->by->how) {
-        case BY_FLOAT: normalize_all(n, BY_FLOAT); break;
-        case BY_DOUBLE: normalize_all(n, BY_DOUBLE); break;
-        case BY_PRODUCT: normalize_all(n, BY_PRODUCT); break;
-        default: normalize_all(n, BY_PRODUCT_OR_TINY); break;
+    return i;
+}
+
+static void normalize(const plane_normalization *n) {
+    for (size_t i = 0; i < n->planes;) {
+        int how = n->by[i].how;
+        if (how == BY_FLOAT)
+            i = normalize_run(n, i, BY_FLOAT, ANY);
+        else if (how == BY_PRODUCT_OR_TINY)
+            i = normalize_run(n, i, BY_PRODUCT_OR_TINY, ANY);
+        else if (n->x_norm || !n->output)
+            i = normalize_run(n, i, BY_PRODUCT, ANY);
+        else if (n->x)
+            i = normalize_run(n, i, BY_PRODUCT, OUTPUT_AND_X);
+        else
+            i = normalize_run(n, i, BY_PRODUCT, OUTPUT);
     }
 }
 
@@ -150,79 +118,76 @@ static void normalize(const plane_normalization *n) {
  * between two floats: 2^15 units of a double, which are 2^-38 of the sum, unless the three cancel to less than 2^-10 of the first
  * and the last. Subnormal results, whose borders are elsewhere, count as unsure. */
 
-#define CANCELS 0x1p-10
 #define NEAR 0x8000
-#define BEYOND_FLOAT 0x1fffffff /* the 29 bits that a double has beyond a float */
-#define BORDER 0x10000000       /* of those */
-#define BEYOND_NEAR 0x1fff0000  /* those of them that say how far it is */
+#define BORDER 0x10000000      /* of the 29 bits that a double has beyond a float */
+#define BEYOND_NEAR 0x1fff0000 /* those of them that say how far it is */
 
-typedef struct {
-    double inverse, rate;
-    float of_first, least; /* the result's magnitude may not be below of_first * |scaled delta| + least */
-} carry_constants;
+/* With divisions, one value after another */
+static __attribute__((noinline)) void carry_few(const float *x, const float *delta, float *output, size_t n, const delta_terms *t,
+                                                int constant) {
+    for (size_t i = 0; i < n; ++i) {
+        double term = (double)(delta[i] * t->scale) / t->root;
+        if (!constant) term = term + t->variance_term * (double)(x[i] - t->mean) / t->count + t->mean_term;
+        output[i] = (float)term;
+    }
+}
 
 /* A step's results */
-static inline __attribute__((always_inline)) void carry_step(const plane_delta *d, const carry_constants *c, int constant, size_t i,
+static inline __attribute__((always_inline)) void carry_step(const float *x, const float *delta, const delta_terms *t, int constant,
                                                              lanes *result) {
     lanes scaled[2], off[2];
-    wide_bits near = {0};
-    whole_lanes small = {0};
+    whole_lanes unsure = {0};
     for (size_t k = 0; k < 2; ++k) {
-        quad parts[PARTS];
-        scaled[k] = load(d->delta + i + k * LANES) * d->scale, off[k] = load(d->x + i + k * LANES) - d->mean;
+        half parts[PARTS];
+        wide terms[PARTS];
+        scaled[k] = load(delta + k * LANES) * t->scale, off[k] = load(x + k * LANES) - t->mean;
         for (size_t q = 0; q < PARTS; ++q) {
-            wide term = WIDEN(PART(scaled[k], q)) * c->inverse;
-            if (!constant) term = term + WIDEN(PART(off[k], q)) * c->rate + d->mean_term;
-            near |= ((((wide_bits)term & BEYOND_FLOAT) - (BORDER - NEAR)) & BEYOND_NEAR) == 0;
-            parts[q] = NARROW(term);
+            terms[q] =
+                constant ? WIDEN(PART(scaled[k], q)) * t->inverse
+                         : WIDE_TIMES_PLUS(WIDEN(PART(scaled[k], q)), t->inverse - (wide){0},
+                                           WIDE_TIMES_PLUS(WIDEN(PART(off[k], q)), t->rate - (wide){0}, t->mean_term - (wide){0}));
+            parts[q] = NARROW(terms[q]);
         }
         result[k] = JOIN(parts);
+        unsure |= ((LOW_WORDS(terms) - (BORDER - NEAR)) & BEYOND_NEAR) == 0;
         lanes size = (lanes)((whole_lanes)result[k] & MAGNITUDE), of = (lanes)((whole_lanes)scaled[k] & MAGNITUDE);
-        small |= ~(size >= of * c->of_first + c->least);
+        unsure |= ~(size >= of * t->of_first + t->least);
     }
-    if (__builtin_expect(!any(small) && !any_wide(&near), 1)) return;
-    for (size_t k = 0; k < 2; ++k) {
-        quad parts[PARTS];
-        for (size_t q = 0; q < PARTS; ++q) {
-            wide term = WIDEN(PART(scaled[k], q)) / d->root;
-            if (!constant) term = term + d->variance_term * WIDEN(PART(off[k], q)) / d->count + d->mean_term;
-            parts[q] = NARROW(term);
-        }
-        result[k] = JOIN(parts);
-    }
+    if (__builtin_expect(!any(unsure), 1)) return;
+    lanes exact[2]; /* so that the others need not be in memory */
+    float *values = (float *)exact;
+    carry_few(x, delta, values, STEP, t, constant);
+    result[0] = exact[0], result[1] = exact[1];
 }
 
-static inline __attribute__((always_inline)) void carry_all(const plane_delta *whole, int constant) {
-    const plane_delta d = *whole; /* a copy, which no store to the output can change */
-    double inverse = 1 / d.root, size = d.mean_term < 0 ? -d.mean_term : d.mean_term;
-    const carry_constants c = {inverse, d.variance_term / d.count, constant ? 0 : (float)(inverse * CANCELS),
-                               (float)(size * CANCELS) + 0x1p-125F};
+static inline __attribute__((always_inline)) void store_two(float *to, const lanes *two) {
+    store(to, two[0]), store(to + LANES, two[1]);
+}
+
+static inline __attribute__((always_inline)) void carry_all(const float *x, const float *delta, float *output, size_t n,
+                                                            const delta_terms *terms, int constant) {
+    const delta_terms t = *terms; /* a copy, which no store to the output can change */
     lanes result[2], last[2];
-    size_t i = 0, end = d.n - STEP;
+    size_t i = 0, end = n - STEP;
     for (; i + STEP <= end; i += STEP) {
-        carry_step(&d, &c, constant, i, result);
-        store(d.output + i, result[0]), store(d.output + i + LANES, result[1]);
+        carry_step(x + i, delta + i, &t, constant, result);
+        store_two(output + i, result);
     }
-    carry_step(&d, &c, constant, i, result); /* as in normalize_all() */
-    carry_step(&d, &c, constant, end, last);
-    store(d.output + i, result[0]), store(d.output + i + LANES, result[1]);
-    store(d.output + end, last[0]), store(d.output + end + LANES, last[1]);
+    carry_step(x + i, delta + i, &t, constant, result); /* as in normalize_all() */
+    carry_step(x + end, delta + end, &t, constant, last);
+    store_two(output + i, result);
+    store_two(output + end, last);
 }
 
-/* Fewer values than a step */
-static void carry_few(const plane_delta *d) {
-    for (size_t i = 0; i < d->n; ++i) {
-        double term = (double)(d->delta[i] * d->scale) / d->root;
-        if (!d->constant) term = term + d->variance_term * (double)(d->x[i] - d->mean) / d->count + d->mean_term;
-        d->output[i] = (float)term;
+static void carry(const plane_deltas *d) {
+    for (size_t i = 0; i < d->planes; ++i) {
+        const float *x = d->x + i * d->n, *delta = d->delta + i * d->n;
+        float *output = d->output + i * d->n;
+        if (d->n < STEP)
+            carry_few(x, delta, output, d->n, d->terms + i, d->constant);
+        else if (d->constant)
+            carry_all(x, delta, output, d->n, d->terms + i, 1);
+        else
+            carry_all(x, delta, output, d->n, d->terms + i, 0);
     }
-}
-
-static void carry(const plane_delta *d) {
-    if (d->n < STEP)
-        carry_few(d);
-    else if (d->constant)
-        carry_all(d, 1);
-    else
-        carry_all(d, 0);
 }

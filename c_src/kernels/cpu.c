@@ -11,7 +11,7 @@ static const variant *_Atomic chosen;
 static int runs_here(const variant *v) {
     if (!v->name) return 0;
 #if defined(__x86_64__)
-    if (v == &avx2_variant) return __builtin_cpu_supports("avx2") != 0;
+    if (v == &avx2_variant) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return 1;
 }

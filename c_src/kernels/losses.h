@@ -18,6 +18,7 @@ typedef struct {
     const float *truth;
     float *output, *delta; /* of the image */
     float *delta_of_batch; /* of the first image */
+    float *scratch;        /* of [iseg]: for each row as many floats as ids, and one */
     loss_sums *sums;
     size_t image, seen;
 } loss_image;
@@ -47,6 +48,7 @@ void planar_region_loss(const loss_image *m);
 /* Its deltas lie flattened, as its outputs do. */
 void flat_region_loss(const loss_image *m);
 void detection_loss(const loss_image *m);
+void iseg_loss(const loss_image *m);
 
 /* ---- region_common.c -------------------------------------------------------------------------------------------------------- */
 

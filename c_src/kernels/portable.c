@@ -7,5 +7,5 @@
 
 #include "batchnorm_planes.h"
 
-const variant portable_variant = {"portable", STRIP,      pack,      multiply, depthwise,       sum,
-                                  squares,    delta_sums, normalize, carry,    activation_loops};
+const variant portable_variant = {"portable", STRIP,   pack,       multiply,  depthwise, LANES,
+                                  sum,        squares, delta_sums, normalize, carry,     activation_loops};

@@ -11,45 +11,64 @@ typedef struct {
     size_t first_filter, end_filter;
 } convolution_block;
 
-enum { WIDTH = 16 }; /* channels that a batchnorm takes at a time, or half of them */
+/* A batchnorm takes VECTORS vectors of channels at a time, or half of them, or one */
+enum { VECTORS = 4 };
 
-/* How a channel's quotients are made, see quotients() of batchnorm_planes.h */
-enum { BY_FLOAT, BY_DOUBLE, BY_PRODUCT, BY_PRODUCT_OR_TINY };
-#define QUOTIENT_SLACK 0x1.06p-34 /* relative */
+/* How a channel's quotients are made, see batchnorm_quotients.h */
+enum { BY_FLOAT, BY_PRODUCT, BY_PRODUCT_OR_TINY };
+#define CUT_SLACK 0x1.48p-34 /* relative */
+#define FUSED_SLACK 0x1p-46
+
+/* head: the first bits of 1/root; low, high: the rest of it less and plus the slack */
+typedef struct {
+    float head, low, high;
+} reciprocal;
 
 typedef struct {
     double root;
-    float mean, head, low, high; /* head: 12 bits of 1/root; low, high: the rest of it less and plus the slack */
+    float mean;
     int how;
+    reciprocal cut, fused;
 } divisor;
 
-/* out = (input - mean) / root * scale + bias; copies of input and of the quotient where these are not NULL */
+/* Some planes that lie behind each other, each with its own divisor, scale and bias:
+ * output = (input - mean) / root * scale + bias; copies of input and of the quotient. Where one of the three is NULL it is not made. */
 typedef struct {
-    size_t n;
+    size_t n, planes;
     const divisor *by;
-    const float *input;
-    float *x, *x_norm, *output, scale, bias;
+    const float *input, *scales, *biases;
+    float *x, *x_norm, *output;
 } plane_normalization;
 
+/* What one channel's delta goes through, see carry() of batchnorm_planes.h */
 typedef struct {
-    size_t n;
-    const float *x, *delta;
-    float *output, mean, scale;
-    double root, variance_term, mean_term, count;
-    int constant;
-} plane_delta;
+    double root, inverse;                         /* inverse: 1/root */
+    double variance_term, count, rate, mean_term; /* rate: variance_term/count */
+    float mean, scale, of_first, least;           /* the result's magnitude is sure from of_first * |scaled delta| + least on */
+} delta_terms;
 
-/* Channels of one image that are summed side by side */
 typedef struct {
-    size_t width, n; /* channels, pixels of each */
+    size_t n, planes;
+    const delta_terms *terms; /* (planes) */
+    const float *x, *delta;
+    float *output;
+    int constant;
+} plane_deltas;
+
+/* Channels of one image that are summed side by side; their planes lie behind each other */
+typedef struct {
+    size_t channels, n; /* channels: VECTORS vectors, half of them, one or less; n: pixels of each */
+    const float *next;  /* the planes that come next, any address in the end */
 } group;
 
 /* Sums over one image, for each channel: of delta, delta * x_norm, scaled delta, scaled delta * (x - mean) */
 typedef struct {
-    group group;
-    const float *const *x, *const *x_norm, *const *delta; /* (width) planes */
-    const float *means, *scales;                          /* (width) */
-    float *sums[4];                                       /* (width) */
+    group group; /* of one vector or less */
+    const float *next_delta;
+    const float *x, *x_norm, *delta; /* x_norm: NULL where it is the quotient of x - mean */
+    const divisor *by;               /* (channels) */
+    const float *scales;             /* (channels) */
+    float *sums[4];                  /* (a vector) */
 } group_deltas;
 
 /* x = activation(x + bias) for n values, in the precision that the rule gives it, with the package's own functions */
@@ -67,11 +86,12 @@ typedef struct {
     /* one filter of one channel; scratch: depthwise_scratch() floats */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
     /* n more values of each channel go into their sums, in order */
-    void (*sum)(const float *const *x, const group *g, float *sums);
-    void (*squares)(const float *const *x, const group *g, const float *means, float *sums);
+    size_t lanes; /* channels of a vector */
+    void (*sum)(const float *x, const group *g, float *sums);
+    void (*squares)(const float *x, const group *g, const float *means, float *sums);
     void (*delta_sums)(const group_deltas *d);
     void (*normalize)(const plane_normalization *n);
-    void (*carry)(const plane_delta *d);
+    void (*carry)(const plane_deltas *d);
     const activation_loop (*activations)[2]; /* [activation of a single value][precision] */
 } variant;
 

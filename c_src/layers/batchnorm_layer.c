@@ -42,6 +42,11 @@ status reset_batchnorm_layer(layer *l, int statistics, int parameters) {
     return STATUS_OK;
 }
 
+void drop_x_norm(layer *l) {
+    array_release(l->x_norm);
+    l->x_norm = NULL;
+}
+
 status resize_batchnorm_layer(layer *l, size_t h, size_t w) {
     layer *sized = make_layer((shape){l->c, h, w}, (shape){l->c, h, w});
     if (!sized) return STATUS_SHAPE;
@@ -49,6 +54,7 @@ status resize_batchnorm_layer(layer *l, size_t h, size_t w) {
     l->inputs = l->outputs = sized->outputs;
     l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = 0;
     l->cached = CACHED_NOTHING;
+    drop_x_norm(l);
     free_layer(sized);
     return STATUS_OK;
 }
@@ -84,12 +90,31 @@ static const float *readable(const float *input, size_t n, float *output, const 
     return disturbed ? output : input;
 }
 
+/* x_norm is the quotient of x, mean and variance, and made of them where it is needed: as an array only for those who ask for it, and
+ * where x changes and x_norm does not. */
+status make_x_norm(layer *l) {
+    if (l->x_norm) return STATUS_OK;
+    if (!l->x_norm_batch) return fail(STATUS_STATE, "there is no x_norm; it comes with a training forward that keeps x");
+    l->x_norm = make_dirty_array(l->x_norm_batch * l->outputs);
+    if (!l->x_norm) return STATUS_OUT_OF_MEMORY;
+    batchnorm_pass p = {.batch = l->x_norm_batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
+    p.input = l->x, p.x_norm = l->x_norm, p.mean = l->mean, p.variance = l->variance, p.scales = l->scales, p.biases = l->biases;
+    size_t before = enter_float_mode(get_flush_denormals());
+    batchnorm_infer(&p);
+    leave_float_mode(before);
+    return STATUS_OK;
+}
+
+static status keep_x_norm(layer *l) {
+    return l->x_norm_batch ? make_x_norm(l) : STATUS_OK;
+}
+
 /* Everything that can fail in a forward, before anything changes. */
 static status prepare_forward(layer *l, size_t floats, const network_state *state, float **kept) {
     float **channels[] = {&l->mean, &l->variance};
     status s = check_batchnorm_layer(l, floats / l->c, state);
+    if (s == STATUS_OK && state->cache && !state->train) s = keep_x_norm(l);
     if (s == STATUS_OK && state->cache) s = ensure_array(&l->x, floats);
-    if (s == STATUS_OK && state->cache && state->train) s = ensure_array(&l->x_norm, floats);
     if (s == STATUS_OK && state->train) s = ensure_channels(l, channels, 2);
     if (s == STATUS_OK && state->train && !(*kept = make_array(l->c))) s = STATUS_OUT_OF_MEMORY;
     if (s == STATUS_OUT_OF_MEMORY) { /* one of the arrays may be new and empty */
@@ -104,12 +129,12 @@ static status normalize_input(layer *l, const float *input, float *output, const
     float *kept = NULL;
     status s = prepare_forward(l, floats, state, &kept);
     if (s != STATUS_OK) return s;
-    float *x = state->cache ? l->x : NULL, *x_norm = state->cache && state->train ? l->x_norm : NULL;
-    const float *written[] = {x, x_norm, l->mean, l->variance};
+    float *x = state->cache ? l->x : NULL;
+    const float *written[] = {x, NULL, l->mean, l->variance};
     batchnorm_pass p = {.batch = state->batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
     p.scales = l->scales, p.biases = l->biases;
     p.input = readable(input, floats, output, written, l->c), p.output = output;
-    p.x = x, p.x_norm = x_norm, p.kept = kept;
+    p.x = x, p.kept = kept;
     p.mean = state->train ? l->mean : l->rolling_mean, p.variance = state->train ? l->variance : l->rolling_variance;
     if (state->train)
         batchnorm_train(&p);
@@ -121,7 +146,10 @@ static status normalize_input(layer *l, const float *input, float *output, const
     }
     array_release(kept);
     if (x) l->x_batch = state->batch;
-    if (x_norm) l->x_norm_batch = state->batch;
+    if (state->train) {
+        l->x_norm_batch = x ? state->batch : 0;
+        drop_x_norm(l);
+    }
     l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
     return STATUS_OK;
 }
@@ -155,9 +183,9 @@ status forward_batchnorm_layer(layer *l, const network_state *state, float *outp
 }
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
-    if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
-    if (l->cached == CACHED_NOTHING)
+    if (l->x_batch && l->cached == CACHED_NOTHING)
         return fail(STATUS_STATE, "the last forward was one that kept no x; backward needs a training forward before it");
+    if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
     if (train && l->cached == CACHED_INFERENCE)
         return fail(STATUS_STATE,
                     "the last forward was an inference forward; backward in training needs a training forward before it");
@@ -172,10 +200,22 @@ status ensure_gradients(layer *l) {
     return ensure_channels(l, fields, 4);
 }
 
+/* Whether a backward takes the rolling arrays for mean and variance */
+static int uses_rolling(const layer *l, int train) {
+    return !train && l->batchnorm_rule.eval_statistics != STATISTICS_BATCH;
+}
+
+/* Everything that can fail in a backward, before anything changes. */
+static status prepare_backward(layer *l, size_t batch, int train) {
+    status s = ready_for_backward(l, batch, train);
+    if (s == STATUS_OK) s = ensure_gradients(l);
+    return s == STATUS_OK && uses_rolling(l, train) ? keep_x_norm(l) : s; /* it is not a quotient of the rolling arrays */
+}
+
 /* delta and output: of the layer's output and of its input */
 static void backward(layer *l, const float *delta, float *output, size_t batch, int train) {
     const batchnorm_rule *rule = &l->batchnorm_rule;
-    int rolling = !train && rule->eval_statistics != STATISTICS_BATCH;
+    int rolling = uses_rolling(l, train);
     const float *updates[] = {NULL, NULL, l->scale_updates, l->bias_updates},
                 *deltas[] = {NULL, NULL, l->mean_delta, l->variance_delta};
     size_t n = batch * l->outputs;
@@ -190,21 +230,20 @@ static void backward(layer *l, const float *delta, float *output, size_t batch, 
 }
 
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train) {
-    status s = ready_for_backward(l, batch, train);
+    status s = prepare_backward(l, batch, train);
     if (s != STATUS_OK) return s;
     size_t n = batch * l->outputs;
-    if (ensure_gradients(l) != STATUS_OK || ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
-    l->delta_batch = batch;
+    int own = is_own(l, input_delta, n);
+    if (own && ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     size_t before = enter_float_mode(get_flush_denormals());
-    backward(l, delta, l->delta, batch, train);
+    backward(l, delta, own ? l->delta : input_delta, batch, train);
     leave_float_mode(before);
-    if (input_delta) memcpy(input_delta, l->delta, n * sizeof *delta);
+    if (own) memmove(input_delta, l->delta, n * sizeof *delta);
     return STATUS_OK;
 }
 
 status normalize_delta(layer *l, float *delta, const network_state *state) {
-    status s = ready_for_backward(l, state->batch, state->train);
-    if (s == STATUS_OK) s = ensure_gradients(l);
+    status s = prepare_backward(l, state->batch, state->train);
     if (s == STATUS_OK) backward(l, delta, delta, state->batch, state->train);
     return s;
 }

@@ -8,7 +8,7 @@ static status forward_iseg_layer(layer *l, const network_state *state) {
     memcpy(l->output, state->input, state->batch * l->outputs * sizeof *l->output);
     for (size_t b = 0; b < state->batch; ++b)
         activate_array(l->output + b * l->outputs, l->classes * l->h * l->w, ACTIVATION_LOGISTIC, &l->layer_rule.arithmetic, 0);
-    return STATUS_OK;
+    return head_loss(l, state, LOSS_OF_ISEG);
 }
 
 status make_iseg_layer(layer **made, size_t c, size_t h, size_t w, size_t classes, size_t ids, const layer_rule *rule) {

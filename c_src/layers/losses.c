@@ -60,6 +60,18 @@ static status check_row(const layer *l, const float *row, size_t image, size_t t
     return STATUS_OK;
 }
 
+static status check_instances(const layer *l, const network_state *state) {
+    const loss_options *o = &l->loss;
+    for (size_t b = 0; b < state->batch; ++b) {
+        const float *rows = state->truth + b * o->truths;
+        for (size_t t = 0; t < o->boxes && !(rows[t * o->row] <= -1); ++t)
+            if (!(rows[t * o->row] > -1 && rows[t * o->row] < (float)l->classes))
+                return fail(STATUS_SHAPE, "instance %zu of image %zu has class %g; expected 0 to %zu, or -1 behind the last", t, b,
+                            (double)rows[t * o->row], l->classes - 1);
+    }
+    return STATUS_OK;
+}
+
 static status check_truth(const layer *l, const network_state *state) {
     const loss_options *o = &l->loss;
     for (size_t b = 0; b < state->batch; ++b) {
@@ -81,6 +93,7 @@ static void loss_of_image(const loss_image *m, head_kind kind) {
         case LOSS_OF_PLANAR_REGION: planar_region_loss(m); break;
         case LOSS_OF_FLAT_REGION: flat_region_loss(m); break;
         case LOSS_OF_DETECTION: detection_loss(m); break;
+        case LOSS_OF_ISEG: iseg_loss(m); break;
     }
 }
 
@@ -92,7 +105,7 @@ static void add_sums(loss_sums *total, const loss_sums *s) {
     total->objectness += s->objectness, total->any_objectness += s->any_objectness;
 }
 
-static loss_sums losses_of_batch(layer *l, const network_state *state, head_kind kind, float *delta) {
+static loss_sums losses_of_batch(layer *l, const network_state *state, head_kind kind, float *delta, float *scratch) {
     const loss_rule *rule = &l->layer_rule.losses;
     const int alone = kind == LOSS_OF_YOLO && rule->score_sums == SCORE_SUMS_IMAGE;
     loss_sums total = {0};
@@ -106,6 +119,7 @@ static loss_sums losses_of_batch(layer *l, const network_state *state, head_kind
             .output = l->output + b * l->outputs,
             .delta = delta + b * l->outputs,
             .delta_of_batch = delta,
+            .scratch = scratch,
             .sums = alone ? &own : &total,
             .image = b,
             .seen = state->seen,
@@ -163,16 +177,26 @@ static void take_gaussian_costs(layer *l, size_t batch) {
     l->statistics.uc_loss = (l->cost - certain) / images;
 }
 
+/* What a kind of head works with: deltas that lie flattened, means of instances; *made NULL: nothing. */
+static status make_working_array(const layer *l, size_t batch, head_kind kind, float **made) {
+    size_t n = 0;
+    if (kind == LOSS_OF_FLAT_REGION) n = batch * l->outputs;
+    if (kind == LOSS_OF_ISEG) n = l->loss.boxes * (l->out_c - l->classes + 1);
+    *made = n ? make_array(n) : NULL;
+    return n && !*made ? STATUS_OUT_OF_MEMORY : STATUS_OK;
+}
+
 status head_loss(layer *l, const network_state *state, head_kind kind) {
+    float *working = NULL;
     if (!has_truth(l, state)) return STATUS_OK;
-    status s = check_truth(l, state);
+    status s = kind == LOSS_OF_ISEG ? check_instances(l, state) : check_truth(l, state);
     if (s == STATUS_OK) s = prepare_delta(l, state->batch, DELTA_START_CLEARED);
+    if (s == STATUS_OK) s = make_working_array(l, state->batch, kind, &working);
     if (s != STATUS_OK) return s;
-    float *flat = kind == LOSS_OF_FLAT_REGION ? make_array(state->batch * l->outputs) : NULL;
-    if (kind == LOSS_OF_FLAT_REGION && !flat) return STATUS_OUT_OF_MEMORY;
-    const loss_sums sums = losses_of_batch(l, state, kind, flat ? flat : l->delta);
-    if (flat) flatten_cpu(flat, state->batch, l->h * l->w, l->outputs / (l->h * l->w), 0, l->delta);
-    array_release(flat);
+    const int flat = kind == LOSS_OF_FLAT_REGION;
+    const loss_sums sums = losses_of_batch(l, state, kind, flat ? working : l->delta, working);
+    if (flat) flatten_cpu(working, state->batch, l->h * l->w, l->outputs / (l->h * l->w), 0, l->delta);
+    array_release(working);
     take_means(l, &sums, state->batch);
     l->cost = (float)cost_of_sum(sum_of_squares(l->delta, state->batch * l->outputs));
     l->statistics.total_loss = l->cost / (float)state->batch;

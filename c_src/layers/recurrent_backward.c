@@ -35,6 +35,11 @@ typedef struct {
     int shared; /* the last step's may stand for that of each */
 } part;
 
+/* Whether mean and variance stay those of the last step: then x_norm, which stays each step's own, is not made of them and x. */
+static int keeps_x_norm(const layer *inner) {
+    return inner->layer_rule.recurrent.step_statistics == STEP_STATISTICS_LAST;
+}
+
 /* In the order in which they are kept; arrays may not be there yet. */
 static size_t parts_of(const layer *inner, const moment *m, int train, part parts[6]) {
     size_t n = m->sequences * inner->outputs, count = 0;
@@ -44,7 +49,7 @@ static size_t parts_of(const layer *inner, const moment *m, int train, part part
     if (!batchnorm) return count;
     parts[count++] = (part){batchnorm->x, n, 0};
     if (!train) return count;
-    parts[count++] = (part){batchnorm->x_norm, n, 0};
+    if (keeps_x_norm(inner)) parts[count++] = (part){batchnorm->x_norm, n, 0};
     parts[count++] = (part){batchnorm->mean, batchnorm->c, 1};
     parts[count++] = (part){batchnorm->variance, batchnorm->c, 1};
     return count;
@@ -60,18 +65,22 @@ static int was_trained(const layer *inner) {
     return inner->batchnorm && inner->batchnorm->cached == CACHED_TRAINING;
 }
 
-void keep_inner(layer *inner, const moment *m) {
+status keep_inner(layer *inner, const moment *m) {
     part parts[6];
-    if (!m->state->cache) return;
+    if (!m->state->cache) return STATUS_OK;
+    status s = inner->batchnorm && m->state->train && keeps_x_norm(inner) ? make_x_norm(inner->batchnorm) : STATUS_OK;
+    if (s != STATUS_OK) return s;
     size_t count = parts_of(inner, m, m->state->train, parts);
     float *to = inner->kept + m->step * record_floats(parts, count);
     for (size_t i = 0; i < count; to += parts[i++].floats) memcpy(to, parts[i].array, parts[i].floats * sizeof(float));
+    return STATUS_OK;
 }
 
 static void recall_inner(layer *inner, const moment *m) {
     part parts[6];
     size_t count = parts_of(inner, m, was_trained(inner), parts), record = record_floats(parts, count), offset = 0;
-    int last = inner->layer_rule.recurrent.step_statistics == STEP_STATISTICS_LAST;
+    int last = keeps_x_norm(inner);
+    if (was_trained(inner) && !keeps_x_norm(inner)) drop_x_norm(inner->batchnorm);
     for (size_t i = 0; i < count; offset += parts[i++].floats) {
         size_t step = last && parts[i].shared ? m->steps - 1 : m->step;
         memcpy(parts[i].array, inner->kept + step * record + offset, parts[i].floats * sizeof(float));

@@ -72,8 +72,7 @@ status forward_inner(layer *inner, const float *input, const moment *m) {
     network_state inside = {.input = input, .batch = m->sequences, .train = m->state->train, .cache = m->state->cache};
     inside.allow_degenerate = m->state->allow_degenerate, inside.workspace = m->state->workspace;
     status s = forward_layer(inner, &inside);
-    if (s == STATUS_OK) keep_inner(inner, m);
-    return s;
+    return s == STATUS_OK ? keep_inner(inner, m) : s;
 }
 
 status update_inner_layers(layer *l, const update_options *o) {

@@ -189,7 +189,10 @@ class Layer:
         if name == "output":
             return self._output()
         owner, of_channels = self.owner(name), name in _OF_CHANNELS
-        pointer, batch = getattr(owner, name), 0 if of_channels else getattr(owner, f"{name}_batch")
+        batch = 0 if of_channels else getattr(owner, f"{name}_batch")
+        if name == "x_norm" and batch:
+            _native.check(_native.lib.make_x_norm(owner), f"layer {self.index} [{self.type}]")
+        pointer = getattr(owner, name)
         if pointer == _native.ffi.NULL or not (of_channels or batch):
             raise self._missing(name)
         return _native.view(pointer, (self.out_shape.c,) if of_channels else (batch, *self.out_shape))

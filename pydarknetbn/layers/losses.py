@@ -11,9 +11,10 @@ from .._native import CData
 from ..options import Section
 from .base import Context, Truth
 
-__all__ = ["detection_loss", "gaussian_yolo_loss", "region_loss", "value_loss", "yolo_loss"]
+__all__ = ["detection_loss", "gaussian_yolo_loss", "iseg_loss", "region_loss", "value_loss", "yolo_loss"]
 
 _MOST_BOXES = 1 << 20
+_INSTANCES = 90  # as many as the program makes room for
 _IOU_LOSSES = ("mse", "iou", "giou", "diou", "ciou")
 _UNLIMITED = float(np.finfo(np.float32).max)
 
@@ -93,6 +94,14 @@ def detection_loss(section: Section, native: CData, side: int, classes: int, coo
     options = {"forced": section.flag("forced"), "random": section.number("random", 0.0) != 0}
     truth = Truth("cells", side**2 * (1 + coords + classes), side=side, classes=classes)
     return _set(native, truth, options | _scales(section))
+
+
+def iseg_loss(native: CData, pixels: int) -> Truth:
+    """The same of an [iseg]: of each image up to 90 instances, a class and a value for each pixel, 0 outside; a class of -1 ends.
+
+    Source: pjreddie/darknet src/iseg_layer.c:85-187.
+    """
+    return _set(native, Truth("instances", _INSTANCES * (pixels + 1), _INSTANCES, pixels + 1), {})
 
 
 def _scales(section: Section) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ..options import Section
 from .base import Context, Layer
 
-__all__ = ["WITHOUT_EFFECT", "build"]
-
-WITHOUT_EFFECT = frozenset[str]()
+__all__ = ["build"]
 
 
 def build(section: Section, context: Context) -> Layer:
@@ -19,6 +17,6 @@ def build(section: Section, context: Context) -> Layer:
         in_shape=context.in_shape,
         out_shape=context.in_shape,
         native=None,
-        flat="is a loss" if section.type == "cost" else context.flat,
+        flat=context.flat,
         origin=context.layers[-1] if context.layers else None,
     )

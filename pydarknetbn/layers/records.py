@@ -101,13 +101,14 @@ class Truth:
     """What a layer with a loss compares an image with.
 
     Args:
-        kind: *values*: one for each of its own; *boxes*: rows x, y, w, h and more; *cells*: of a grid, 0 or 1, the classes, a box.
+        kind: *values*: one for each of its own; *boxes*: rows x, y, w, h and more; *cells*: of a grid, 0 or 1, the classes, a box;
+            *instances*: rows of a class and a value for each pixel.
         floats: of one image.
-        boxes, row, class_at: of boxes, how many rows, their floats, and where in one the class stands.
+        boxes, row, class_at: of boxes and instances, how many rows, their floats, and where in one the class stands.
         side, classes: of cells.
     """
 
-    kind: Literal["values", "boxes", "cells"]
+    kind: Literal["values", "boxes", "cells", "instances"]
     floats: int
     boxes: int = 0
     row: int = 0

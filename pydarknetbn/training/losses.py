@@ -16,7 +16,7 @@ from ..layers import Layer
 
 __all__ = ["LayerLoss", "Loss", "layers_with_loss", "network_cost", "read_losses"]
 
-_UNTAUGHT = ("contrastive", "iseg")
+_UNTAUGHT = ("contrastive",)
 _REJECTING = ("badlabels_rejection_percentage", "num_sigmas_reject_badlabels", "equidistant_point")
 _HEAD = ("count", "iou", "class_score", "objectness", "any_objectness")
 _TOLD: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -31,8 +31,10 @@ def pack_truth(truth: object, layers: Sequence[Layer], batch: int) -> Array:
     """
     wanted = _one_kind(layers)
     if isinstance(truth, list | tuple):
-        if wanted.kind == "values":
-            raise DtypeError(f"expected truth to be an array, since [{layers[-1].type}] reads values, got {type(truth).__name__}")
+        if wanted.kind in ("values", "instances"):
+            raise DtypeError(
+                f"expected truth to be an array, since [{layers[-1].type}] reads {wanted.kind}, got {type(truth).__name__}"
+            )
         if len(truth) != batch:
             raise ShapeError(f"expected truth of {batch} images, got {len(truth)}")
         packed = np.zeros((batch, wanted.floats), np.float32)
