@@ -88,6 +88,29 @@ typedef struct {
     float learning_rate, momentum, decay;
 } update_options;
 
+typedef enum {
+    POLICY_CONSTANT,
+    POLICY_STEP,
+    POLICY_STEPS,
+    POLICY_EXP,
+    POLICY_POLY,
+    POLICY_RANDOM,
+    POLICY_SIGMOID,
+    POLICY_SGDR
+} policy;
+
+/* What a learning rate depends on, by Darknet's names. */
+typedef struct {
+    policy policy;
+    float learning_rate, learning_rate_min, power, gamma, scale;
+    size_t burn_in, max_batches, step, cycle, cycle_multiplier, n_steps; /* step, cycle and cycle_multiplier are 1 or more */
+    const long long *steps;                                              /* (n_steps) */
+    const float *scales;                                                 /* (n_steps) */
+} rate_options;
+
+/* random: from 0 to 1, for POLICY_RANDOM */
+float learning_rate(const rate_rule *rule, const rate_options *o, size_t iteration, float random);
+
 struct layer { /* free_layer() and clone_layer() know each pointer */
     size_t c, h, w, out_c, out_h, out_w;
     size_t inputs, outputs; /* floats of one image */
@@ -186,6 +209,8 @@ status forward_layer(layer *l, const network_state *state);
 typedef enum { DELTA_START_KEPT, DELTA_START_CLEARED, DELTA_START_MULTIPLIED } delta_start; /* multiplied by 0: a NaN stays */
 /* A delta for the next backward on so many images; what is not there yet starts as zeros. */
 status prepare_delta(layer *l, size_t batch, delta_start start);
+/* A gradient for each parameter, of zeros where there is none yet; backward makes those that it needs by itself. */
+status prepare_gradients(layer *l);
 /* Gradients of the last forward, whose state it is given again: l->delta, which is changed on the way, goes into the *_updates, which
  * are added to, and into state->delta. */
 status backward_layer(layer *l, const network_state *state);

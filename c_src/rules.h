@@ -93,6 +93,7 @@ typedef enum { COPIED_DELTA_ADDED, COPIED_DELTA_OVERWRITTEN } copied_delta;
  * image lies over the first values of the sharp one, whose activations it multiplies), and the layer before a [dropout] takes its
  * derivative from the output that the dropout has scaled. */
 typedef enum { LAYER_GRADIENT_SIMPLIFIED, LAYER_GRADIENT_EXACT } layer_gradient;
+
 /* What losses compute otherwise. Where two boxes fall on one anchor of a cell, the delta of the later replaces the other's or is added;
  * the first class's delta or the own class's tells that the cell has a class already, which then gets no deltas of 0; a cell is
  * spared the delta of no object where its box overlaps one, or where besides one of its classes is over a quarter; a number that is
@@ -159,6 +160,13 @@ typedef struct {
     sides crnn_sides;
     xnor xnor;
 } layer_rule;
+
+typedef struct {
+    precision power;        /* pow of burn_in, poly and random */
+    precision exponential;  /* exp of sigmoid */
+    int unsigned_iteration; /* sigmoid: the distance to a later iteration wraps around, and the rate is 0 */
+    double pi;              /* of sgdr */
+} rate_rule;
 
 /* cdef end */
 

@@ -10,6 +10,7 @@ from ._native import flush_denormals, num_threads, set_num_threads
 from .cpu import CpuInfo, cpu_info
 from .errors import (
     CfgError,
+    CheckpointError,
     DarknetError,
     DarknetWarning,
     DeviceError,
@@ -43,12 +44,13 @@ if TYPE_CHECKING:
     from .linting import Finding, Fork, forks, lint
     from .loading import load, load_names
     from .network import Network
-    from .training import Loss
+    from .training import History, Loss, TrainSettings
 
 __all__ = [
     "BatchNorm",
     "Cfg",
     "CfgError",
+    "CheckpointError",
     "Comparison",
     "CpuInfo",
     "DarknetError",
@@ -62,6 +64,7 @@ __all__ = [
     "FoldReport",
     "Fork",
     "Golden",
+    "History",
     "ImageError",
     "Layer",
     "Loss",
@@ -73,6 +76,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "SyncError",
+    "TrainSettings",
     "UnsupportedError",
     "WeightsError",
     "check",
@@ -111,11 +115,13 @@ _MODULES = {
     "FoldReport": "folding",
     "Fork": "linting",
     "Golden": "golden",
+    "History": "training",
     "Layer": "layers",
     "Loss": "training",
     "Network": "network",
     "Profile": "dialect",
     "Report": "checking",
+    "TrainSettings": "training",
     "check": "checking",
     "compare": "doctor.comparing",
     "diff": "differing",

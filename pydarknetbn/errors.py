@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "CfgError",
+    "CheckpointError",
     "DarknetError",
     "DarknetWarning",
     "DeviceError",
@@ -76,6 +77,10 @@ class ImageError(DarknetError, ValueError):
 
 class DumpError(DarknetError, ValueError):
     """A file of activations or a golden bundle that cannot be read, or not be made."""
+
+
+class CheckpointError(DarknetError, ValueError):
+    """A checkpoint that cannot be read or written, or belongs to another network."""
 
 
 class NumericsError(DarknetError, ArithmeticError):

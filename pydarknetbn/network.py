@@ -21,8 +21,8 @@ from .errors import StateError
 from .layers import Layer
 from .recurrence import State, read_state, reset_state
 from .running import Runner
-from .training import Pass, methods
-from .weights import Header, counter_bytes, write_file, write_weights
+from .training import Pass, Progress, TrainSettings, methods
+from .weights import Header, header_of, write_file, write_weights
 
 if TYPE_CHECKING:
     from .boxes import Detections
@@ -43,6 +43,7 @@ class Network:
         folded: batchnorms were folded into the layers before them, see `fold`.
         arithmetic: the profile's record.
         runner: of its layers, and the memory that they share.
+        progress: how far its training is.
         time_steps: of a batch that recurrent layers get: its rows are all sequences of one step, then of the next. What [net]
             says; may be set, to 1 for one step at a time.
     """
@@ -59,8 +60,9 @@ class Network:
         folded: bool = False,
     ) -> None:
         self.layers, self.names, self.header, self.origin = built.layers, names, header, origin
-        self._in_shape, self._dialect, self.arithmetic = built.in_shape, dialect, profile
+        self._in_shape, self.dialect_record, self.arithmetic = built.in_shape, dialect, profile
         self._letter_box, self.folded, self.time_steps = built.letter_box, folded, built.time_steps
+        self.progress = Progress()
         self.runner = Runner(self.layers, self.kept, origin.cfg.name, folded=folded)
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -85,7 +87,7 @@ class Network:
     @property
     def dialect(self) -> str:
         """Name of the dialect that the files were read in."""
-        return self._dialect.name
+        return self.dialect_record.name
 
     @property
     def profile(self) -> str:
@@ -101,11 +103,6 @@ class Network:
     def warnings(self) -> tuple[str, ...]:
         """Sentences: what was read in one of several ways."""
         return self.origin.warnings
-
-    @property
-    def seen(self) -> int:
-        """Images that the weights were trained with."""
-        return self.header.seen
 
     @property
     def heads(self) -> tuple[Layer, ...]:
@@ -145,7 +142,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a crop or dropout of blocks in training.
+            UnsupportedError: a crop or dropblock in training.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -156,7 +153,12 @@ class Network:
             done = self.runner.run(done, keep_all=keep == "all")
             return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
-    backward, loss, generator = methods.backward, methods.loss, methods.generator
+    backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
+    generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
+    seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
+    settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
+    learning_rate: float = property(methods.learning_rate)  # type: ignore[assignment]
+    training_faults: tuple[str, ...] = property(methods.what_is_trained_wrongly)  # type: ignore[assignment]
 
     @property
     def kept(self) -> tuple[Layer, ...]:
@@ -224,7 +226,7 @@ class Network:
     @property
     def default_resize(self) -> Literal["letterbox", "stretch"]:
         """How the dialect's detector fits a picture into this network's input."""
-        return "letterbox" if self._letter_box else self._dialect.resize
+        return "letterbox" if self._letter_box else self.dialect_record.resize
 
     # --- writing ----------------------------------------------------------------------------------------------------------------
 
@@ -247,8 +249,8 @@ class Network:
         """
         with self.turn():
             if isinstance(target, str | os.PathLike):
-                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self._dialect)
-            written = self.header_for(header)
+                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
+            written = header_of(header, self.dialect_record) if header else self.header
             if isinstance(target, str | os.PathLike):
                 write_file(target, written, self.layers, upto)
             else:
@@ -259,13 +261,6 @@ class Network:
         stream = io.BytesIO()
         self.save(stream)
         return stream.getvalue()
-
-    def header_for(self, header: tuple[int, int, int, int] | None) -> Header:
-        """The header of these numbers, its counter as large as the dialect's program has it; None: the one that was read."""
-        if header is None:
-            return self.header
-        major, minor, revision, seen = header
-        return Header(major, minor, revision, seen, counter_bytes(major, minor, self._dialect))
 
     # --- copies and end -----------------------------------------------------------------------------------------------------------
 
@@ -284,7 +279,9 @@ class Network:
             layers = clone_layers(self.layers, share=share)
             built = Built(layers, self._in_shape, self._letter_box, self.warnings, self.time_steps)
         given: dict[str, Any] = {"header": self.header, "origin": self.origin, "names": self.names, "folded": self.folded}
-        return Network(built, dialect=self._dialect, profile=self.arithmetic, **given)
+        made = Network(built, dialect=self.dialect_record, profile=self.arithmetic, **given)
+        made.progress = self.progress.of_a_clone()
+        return made
 
     def close(self) -> None:
         """Lets go of the layers; views of their arrays stay valid. A second close does nothing."""

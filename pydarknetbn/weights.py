@@ -37,6 +37,7 @@ __all__ = [
     "Source",
     "counter_bytes",
     "entries",
+    "header_of",
     "open_weights",
     "read_arrays",
     "read_header",
@@ -122,6 +123,12 @@ def counter_bytes(major: int, minor: int, dialect: Dialect) -> int:
     """Size of the counter in a header of that version: 8 or 4."""
     below_1000 = major < 1000 and minor < 1000
     return 8 if major * 10 + minor >= 2 and (below_1000 or not dialect.seen64_below_1000) else 4
+
+
+def header_of(numbers: tuple[int, int, int, int], dialect: Dialect) -> Header:
+    """The header of (major, minor, revision, seen), its counter as large as the dialect's program has it."""
+    major, minor, revision, seen = numbers
+    return Header(major, minor, revision, seen, counter_bytes(major, minor, dialect))
 
 
 # --- reading --------------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def assert_layer(got: Array, want: Array, name: str, behind_libm: bool) -> None:
         assert_same_bits(got, want, name)
 
 
-@pytest.mark.parametrize("path", recorded_files("[ln]*s/*-cpu/*.npz"))
+@pytest.mark.parametrize("path", recorded_files("[ln][ae]*s/*-cpu/*.npz"))  # layers and nets
 def test_every_layer_equals_the_recorded_one(path, threads, functions):
     net, recorded = recorded_run(path)
     behind = uses_libm(path.with_suffix(".cfg"))

@@ -13,14 +13,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from rich.progress import track
 
 import pydarknetbn as dn
 from shapes import NAMES, SIZE, Scene, random_scene
-from torch_network import TorchNetwork, head_of
 
 CFG = Path(__file__).parent.parent / "cfg" / "shapes.cfg"
 SEED, SCENES, THRESH, NMS = 7, 1000, 0.01, 0.45
@@ -76,6 +74,10 @@ def by_package(net: dn.Network, scenes: list[Scene]) -> list[list[dict[str, obje
 
 def by_torch(net: dn.Network, scenes: list[Scene]) -> list[list[dict[str, object]]]:
     """The same network run and decoded in PyTorch; only non-maximum suppression is shared."""
+    import torch  # noqa: PLC0415 the other figure needs none
+
+    from torch_network import TorchNetwork, head_of  # noqa: PLC0415
+
     model = TorchNetwork(net).eval()
     found = []
     for number, scene in enumerate(track(scenes, description="PyTorch")):

@@ -14,6 +14,17 @@ status prepare_delta(layer *l, size_t batch, delta_start start) {
     return STATUS_OK;
 }
 
+status prepare_gradients(layer *l) {
+    status s = STATUS_OK;
+    if (l->weights) s = ensure_updates(&l->weight_updates, l->weights);
+    if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
+    if (s == STATUS_OK && l->rolling_variance) s = ensure_gradients(l);
+    if (s == STATUS_OK && l->batchnorm) s = prepare_gradients(l->batchnorm);
+    for (size_t i = 0; s == STATUS_OK && i < l->n_inner; ++i)
+        if (l->inner[i]) s = prepare_gradients(l->inner[i]);
+    return s;
+}
+
 status backward_layer(layer *l, const network_state *state) {
     if (!l->backward) return fail(STATUS_UNSUPPORTED, "has no backward");
     if (!l->batch) return fail(STATUS_STATE, "backward needs a training forward before it");

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import WeightsError
 from ..loading import load
 from ..network import Network
+from ..weights import header_of
 from .naming import Style, is_ignored, named_arrays
 
 __all__ = ["CfgSource", "HeaderNumbers", "network_of_arrays"]
@@ -61,7 +62,7 @@ def network_of_arrays(
         raise WeightsError(
             f"{where}: {min(left)} belongs to no layer of the cfg, and {len(left) - 1} more; it is of another network"
         )
-    net.header = net.header_for(header)
+    net.header = header_of(header, net.dialect_record)
     return net
 
 

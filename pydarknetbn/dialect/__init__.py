@@ -15,6 +15,7 @@ from .frameworks import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, Statistic
 from .keys import INFERENCE_KEYS, PARSERS, SILENT_DEFAULTS, Parser
 from .loss_faults import LOSS_FAULTS
 from .profiles import PROFILES, profile_named, profiles
+from .rate_faults import RATE_FAULTS
 from .rules import (
     EVIDENCE,
     ArithmeticRule,
@@ -25,7 +26,9 @@ from .rules import (
     LayerRule,
     LossRule,
     Profile,
+    RateRule,
     RecurrentRule,
+    TrainingDefaults,
     TrainingRule,
 )
 
@@ -53,8 +56,10 @@ __all__ = [
     "LossRule",
     "Parser",
     "Profile",
+    "RateRule",
     "RecurrentRule",
     "Statistics",
+    "TrainingDefaults",
     "TrainingRule",
     "dialect_named",
     "profile_named",
@@ -62,4 +67,4 @@ __all__ = [
     "whose_epsilon",
 ]
 
-FAULTS = (*_FAULTS, *BACKWARD_FAULTS, *LOSS_FAULTS)
+FAULTS = (*_FAULTS, *BACKWARD_FAULTS, *LOSS_FAULTS, *RATE_FAULTS)

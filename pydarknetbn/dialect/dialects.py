@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .rules import Dialect
+from .rules import Dialect, TrainingDefaults
 
 __all__ = ["ACTIVATIONS", "AUTOMATIC", "DIALECTS", "dialect_named"]
 
@@ -55,6 +55,25 @@ _LATER_KEYS = (
     | _keys("net", "letter_box mosaic cutmix mixup optimized_memory ema_alpha")
 )
 
+_FIRST_TRAINING = TrainingDefaults(
+    policies=("constant", "step", "steps", "exp", "poly", "random", "sigmoid"),  # src/parser.c:642
+    learning_rate=0.001,
+    learning_rate_min=0.00001,
+    momentum=0.9,
+    decay=0.0001,
+    power=4.0,
+    adam_epsilon=0.0000001,
+    left_out=frozenset(),
+    saved_seen="counted",
+)
+_LATER_TRAINING = replace(
+    _FIRST_TRAINING,
+    policies=(*_FIRST_TRAINING.policies, "sgdr"),  # src/parser.c:1131
+    adam_epsilon=0.000001,
+    left_out=frozenset({"ema_alpha", "weights_reject_freq"}),  # src/network.c:424-452
+    saved_seen="iterations",  # src/parser.c:1999
+)
+
 _PJREDDIE = Dialect(
     name="pjreddie",
     sections=_COMMON_SECTIONS | _OLD_SECTIONS | {"deconvolutional", "logistic", "l2norm", "iseg"},
@@ -83,6 +102,7 @@ _PJREDDIE = Dialect(
     cost_types=frozenset("seg sse masked smooth L1 wgan".split()),
     plain_shortcut_weights=False,
     normalization_alpha=0.0001,
+    training=_FIRST_TRAINING,
     profile="pjreddie-cpu",
 )
 
@@ -111,6 +131,7 @@ _ALEXEYAB = replace(
     crnn_padding=0,
     dropout_probability=0.2,
     yolo_max_boxes=200,
+    training=_LATER_TRAINING,
     yolo_iou_normalizer=0.75,  # src/parser.c:469
     truth_row=6,  # the last is a number for tracking
     region_boxes=None,

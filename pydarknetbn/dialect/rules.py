@@ -17,7 +17,9 @@ __all__ = [
     "LayerRule",
     "LossRule",
     "Profile",
+    "RateRule",
     "RecurrentRule",
+    "TrainingDefaults",
     "TrainingRule",
 ]
 
@@ -143,6 +145,16 @@ class LayerRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateRule:
+    """How a learning rate is computed; the fields of `rate_rule` in the C header, which explains them."""
+
+    power: Precision
+    exponential: Precision
+    unsigned_iteration: bool
+    pi: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRule:
     """What a fork's program does to layers in training beyond what each of them computes.
 
@@ -152,6 +164,9 @@ class TrainingRule:
         scaled: types whose learning_rate= counts; None: all.
         stops_before: layers before one with stopbackward=1 are not updated either.
         passes_over: backward leaves layers with onlyforward=1 out.
+        holds_back: dont_update= and train_only_bn= count.
+        adam: adam=1 of [net] is done; else it is ignored.
+        rates: learning rates.
         shared_updates: a kernel that several layers share moves once for each of them; else once.
     """
 
@@ -160,6 +175,9 @@ class TrainingRule:
     scaled: frozenset[str] | None
     stops_before: bool
     passes_over: bool
+    holds_back: bool
+    adam: bool
+    rates: RateRule
     shared_updates: bool
 
     def trains(self, layer_type: str) -> bool:
@@ -185,6 +203,28 @@ class Profile:
     def rule(self, host: Host) -> BatchNormRule:
         """The rule of a batchnorm that stands alone or follows a convolutional or connected layer."""
         return self.batchnorm[host]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDefaults:
+    """What a fork's program takes where [net] does not tell, and how it counts.
+
+    Args:
+        policies: names of the learning-rate policies that it knows; any other is taken for the first.
+        learning_rate, learning_rate_min, momentum, decay, power, adam_epsilon: defaults.
+        left_out: [net] options that change a training on the CPU there, and not here.
+        saved_seen: the counter that it writes is the one that grows with each minibatch, or the iterations times the batch.
+    """
+
+    policies: tuple[str, ...]
+    learning_rate: float
+    learning_rate_min: float
+    momentum: float
+    decay: float
+    power: float
+    adam_epsilon: float
+    left_out: frozenset[str]
+    saved_seen: Literal["counted", "iterations"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +254,7 @@ class Dialect:
         cost_types: those of a [cost] that its program knows; any other is sse there.
         plain_shortcut_weights: its program takes weights of a [shortcut] without a normalization, and does not end there.
         normalization_alpha: default of the alpha of a [normalization].
+        training: defaults of [net] for training.
         profile: the profile that computes by default.
     """
 
@@ -242,4 +283,5 @@ class Dialect:
     cost_types: frozenset[str]
     plain_shortcut_weights: bool
     normalization_alpha: float
+    training: TrainingDefaults
     profile: str

@@ -85,15 +85,15 @@ class TrainOptions:
         learning_rate: factor of the network's.
         only_forward: backward passes it over (onlyforward=1).
         stop: backward ends behind it (stopbackward=1).
-        update: its parameters move (not dont_update=1).
-        only_batchnorm: its weights stay (train_only_bn=1).
+        dont_update: up to this iteration its parameters stay.
+        only_statistics: its parameters stay, and those of all layers before it; rolling arrays move (train_only_bn=1).
     """
 
     learning_rate: float = 1.0
     only_forward: bool = False
     stop: bool = False
-    update: bool = True
-    only_batchnorm: bool = False
+    dont_update: int = 0
+    only_statistics: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ __all__ = ["set_training", "train_options"]
 def train_options(section: Section) -> TrainOptions:
     """What the options of every section say.
 
-    Source: pjreddie/darknet src/parser.c:841-848, AlexeyAB/darknet src/parser.c:1643-1650.
+    Source: pjreddie/darknet src/parser.c:841-848, AlexeyAB/darknet src/parser.c:1643-1650, src/network_kernels.cu:292-294.
     """
     return TrainOptions(
         learning_rate=section.number("learning_rate", 1.0),
         only_forward=section.flag("onlyforward"),
         stop=section.flag("stopbackward"),
-        update=not section.flag("dont_update"),
-        only_batchnorm=section.flag("train_only_bn"),
+        dont_update=section.integer("dont_update", 0),
+        only_statistics=section.flag("train_only_bn"),
     )
 
 

@@ -14,7 +14,16 @@ from ..dialect import TrainingRule
 from ..errors import ShapeError, UnsupportedError
 from ..layers import Layer
 
-__all__ = ["Pass", "backpropagate", "clear_gradients", "fill_deltas", "prepare_delta", "update_parameters"]
+__all__ = [
+    "Pass",
+    "backpropagate",
+    "clear_gradients",
+    "fill_deltas",
+    "natives_of",
+    "prepare_delta",
+    "update_parameters",
+    "updated_layers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +49,12 @@ class Pass:
 
 def prepare_delta(layer: Layer, batch: int, start: Literal["cleared", "kept", "multiplied"]) -> None:
     """The layer's delta becomes that of so many images."""
-    for native in _working(layer):
+    for native in natives_of(layer):
         _native.check(lib.prepare_delta(native, batch, _native.enum("delta_start", start)))
 
 
-def _working(layer: Layer) -> Iterator[CData]:
+def natives_of(layer: Layer) -> Iterator[CData]:
+    """What of the core works for the layer in training: one layer or none."""
     native = layer.trainer if layer.native is None else layer.native
     if native is not None:
         yield native
@@ -105,7 +115,7 @@ def backpropagate(
             break
         if layer.train.only_forward and rule.passes_over:
             continue
-        for native in _working(layer):
+        for native in natives_of(layer):
             if layer.native is None and not native.batch:
                 continue  # what runs in training alone did not run
             if native.backward == ffi.NULL:
@@ -156,25 +166,55 @@ class _Run:
 # --- steps ----------------------------------------------------------------------------------------------------------------------
 
 
+def updated_layers(layers: Sequence[Layer], rule: TrainingRule, iteration: int | None = None) -> list[Layer]:
+    """Those that the program updates in an iteration, and that have something to update.
+
+    Behind a train_only_bn=1, as in front of it up to the input, only rolling arrays move; with dont_update=N a layer moves after
+    iteration N. Gradients come together in either, as in the forks.
+
+    Args:
+        layers: of a network.
+        rule: whose program it is.
+        iteration: counted after the step's images; None: one that no dont_update= holds back.
+    """
+    last_stop = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
+    still = max((layer.index for layer in layers if layer.train.only_statistics), default=-1) if rule.holds_back else -1
+    return [
+        layer
+        for layer in layers[max(last_stop, still + 1) :]
+        if rule.trains(layer.type)
+        and (layer.stored or rule.shared_updates)  # else it moves with the layer whose kernel it shares
+        and not (rule.holds_back and iteration is not None and iteration <= layer.train.dont_update)
+        and layer.native is not None
+        and layer.native.update != ffi.NULL
+        and not layer.native.freeze_parameters
+    ]
+
+
 def update_parameters(
-    layers: Sequence[Layer], rule: TrainingRule, *, batch: int, learning_rate: float, momentum: float, decay: float
+    layers: Sequence[Layer],
+    rule: TrainingRule,
+    *,
+    batch: int,
+    learning_rate: float,
+    momentum: float,
+    decay: float,
+    iteration: int | None = None,
 ) -> None:
     """Moves the parameters by their gradients, and multiplies these by the momentum.
 
     Args:
         layers: of a network.
-        rule: whose program it is; what it never updates stays.
+        rule: whose program it is.
         batch: images whose gradients came together.
         learning_rate: of the step.
         momentum: what stays of the gradients.
         decay: of weights; it is no part of the momentum's sum in name only: the forks add it to the gradients.
+        iteration: as `updated_layers` takes it.
     """
     options = ffi.new("update_options *", (batch, learning_rate, momentum, decay))
-    stopped = max((layer.index for layer in layers if layer.train.stop), default=0) if rule.stops_before else 0
-    for layer in layers[stopped:]:
-        moved = not (layer.stored or rule.shared_updates)  # with the layer whose kernel it shares
-        if rule.trains(layer.type) and layer.train.update and layer.native is not None and not moved:
-            _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
+    for layer in updated_layers(layers, rule, iteration):
+        _native.check(lib.update_layer(layer.native, options), f"layer {layer.index} [{layer.type}]")
 
 
 def clear_gradients(layers: Sequence[Layer]) -> None:
