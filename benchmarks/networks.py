@@ -111,13 +111,18 @@ def prepared_files(setting: Setting) -> Iterator[Path]:
 
 
 def network(contender: str, setting: Setting) -> Cases:
-    """One image through a whole network; contenders: ours, torch (`convert.to_torch`), onnxruntime, opencv (our folded ONNX)."""
+    """One image through a whole network.
+
+    Contenders: ours, folded as the others' ONNX is, ours unfolded, torch (`convert.to_torch`), onnxruntime, opencv.
+    """
     import pydarknetbn as dn
 
     for path in prepared_files(setting):
         net = dn.load(path, path.with_suffix(".weights"))
         work, image = sum(layer.operations for layer in net.layers), image_for(net)
         if contender == "ours":
+            call = _ours(dn.fold(net)[0], image)
+        elif contender == "unfolded":
             call = _ours(net, image)
         elif contender == "torch":
             call = _torch(net, image)

@@ -85,7 +85,7 @@ SUITES: dict[str, Suite] = {
     "network": Suite(
         "Whole networks, one image (random weights where no .weights lies beside the .cfg)",
         networks.network,
-        ("ours", "torch", "onnxruntime", "opencv"),
+        ("ours", "unfolded", "torch", "onnxruntime", "opencv"),
         (
             Target("onnxruntime", 0.8, SMALL, by_peak=True),
             Target("opencv", 1.1, SMALL, by_peak=True),
