@@ -10,6 +10,7 @@ from . import arrays, networks
 from .common import Cases, Setting
 from .original import original
 from .peak import peak
+from .training import training
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ SUITES: dict[str, Suite] = {
         arrays.convolution,
         ("ours", "torch", "numpy", "peak"),
         (Target("torch", 1.0, by_peak=True), Target("numpy", 0.85, by_peak=True)),
+    ),
+    "training": Suite(
+        "A step of training: five convolutions with batchnorm, momentum, decay",
+        training,
+        ("ours", "torch"),
+        (Target("torch", 0.7),),
     ),
     "activation": Suite("Activations of ten million values", arrays.activation, ("ours", "torch", "system")),
     "network": Suite(

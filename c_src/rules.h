@@ -39,17 +39,25 @@ typedef struct {
     int trains_standalone;      /* a [batchnorm] of its own is updated */
 } batchnorm_rule;
 
+/* gelu's derivative: the forks' formula with tanh and pow of that type, which takes what came out for what went in; or the derivative.
+ */
+typedef enum { GELU_GRADIENT_FLOAT, GELU_GRADIENT_DOUBLE, GELU_GRADIENT_EXACT } gelu_gradient;
+/* What activations over the channels of a pixel multiply each delta by: the sum of output times delta, as the forks do; or the
+ * derivative. */
+typedef enum { CHANNEL_GRADIENT_SUM, CHANNEL_GRADIENT_EXACT } channel_gradient;
+
 typedef struct {
     precision transcendental; /* exp and what is built of it in logistic, loggy, tanh, elu, selu */
     precision leaky;          /* .1 * x */
     precision leaky_host;     /* .1 * x in convolutional and shortcut layers */
     precision piecewise;      /* the straight pieces of relie, ramp, plse, lhtan and stair */
     precision gelu;           /* tanh and pow of gelu */
-    precision gelu_gradient;  /* tanh and pow of its derivative */
-    precision mish_gradient;  /* exp and tanh of mish's derivative */
-    precision softmax;        /* exp of softmax */
-    precision box;            /* exp of a box's width and height */
-    precision diou;           /* power of the distance in NMS_DIOUNMS */
+    gelu_gradient gelu_gradient;
+    channel_gradient channel_gradient;
+    precision mish_gradient; /* exp and tanh of mish's derivative */
+    precision softmax;       /* exp of softmax */
+    precision box;           /* exp of a box's width and height */
+    precision diou;          /* power of the distance in NMS_DIOUNMS */
 } arithmetic_rule;
 
 /* When a convolution of size 1 reads its input as the matrix itself, pixel after pixel from the first. With a stride that is not

@@ -228,5 +228,5 @@ def test_gelu_field_changes_gelu_alone() -> None:
 
 def test_fields_of_the_arithmetic_rule_are_those_tested_here_or_with_their_layers() -> None:
     here = {"transcendental", "leaky", "leaky_host", "piecewise", "gelu"}
-    elsewhere = {"gelu_gradient", "mish_gradient", "softmax", "box", "diou"}
+    elsewhere = {"channel_gradient", "gelu_gradient", "mish_gradient", "softmax", "box", "diou"}
     assert {field.name for field in fields(ArithmeticRule)} == here | elsewhere

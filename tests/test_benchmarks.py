@@ -55,6 +55,7 @@ def shown(suites: dict[str, Any], **more: Any) -> str:
         ("batchnorm", "torch", suite("training (1, 1, 1, 1)", ours=10, torch=13), 1.3, 1.3, True),
         ("batchnorm", "torch", suite("backward (1, 1, 1, 1)", ours=10, torch=5), 0.5, None, True),
         ("batchnorm", "copy", suite("inference (1, 1, 1, 1)", ours=10, copy=7), 0.7, 0.8, False),
+        ("training", "torch", suite("16 of 64x64", ours=10, torch=8), 0.8, 0.7, True),
         ("network", "onnxruntime", suite("yolov4-tiny, 416", ours=10, onnxruntime=7), 0.7, 0.8, False),
         ("network", "onnxruntime", suite("yolo-fastest-1.1, 320", ours=10, onnxruntime=7), 0.7, 0.6, True),
         ("threads", "2 threads", suite("convolution 1", one_thread=18, two_threads=10), 1.8, 1.8, True),

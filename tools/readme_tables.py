@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gradient_distance import SHAPES, distance
 from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
 
 __all__ = ["PARTS", "filled", "profile_table"]
 
+_ROUNDING = 1e-6  # of floats, whose sums cancel
 _README = Path(__file__).parent.parent / "README.md"
 
 
@@ -52,7 +54,18 @@ def section_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
-PARTS = {"profiles": profile_table, "sections": section_table}
+def gradient_table() -> str:
+    """One line for all profiles of the same distances: how far backward is from the derivative of the forward."""
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for profile in profiles():
+        off = (distance(profile.name, shape) for shape in SHAPES)
+        shown.setdefault(tuple(f"{each:.1e}" if each > _ROUNDING else "rounding" for each in off), []).append(f"`{profile.name}`")
+    rows = ["| profile | " + " | ".join(f"n = {batch * h * w}" for batch, _, h, w in SHAPES) + " |", "|---" * 4 + "|"]
+    rows += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in shown.items()]
+    return "\n" + "\n".join(rows) + "\n"
+
+
+PARTS = {"profiles": profile_table, "sections": section_table, "gradients": gradient_table}
 
 
 def filled(text: str) -> str:

@@ -25,6 +25,7 @@ GROUPS = (
     ("batchnorm, training step", "batchnorm", "training"),
     ("batchnorm, training step", "original", "batchnorm training"),
     ("batchnorm, inference", "batchnorm", "inference"),
+    ("training step of five layers", "training", ""),
     ("convolution 3x3", "convolution", "3x3"),
     ("convolution 1x1", "convolution", "1x1"),
     ("", "network", "yolo"),

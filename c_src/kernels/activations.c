@@ -145,7 +145,7 @@ typedef struct {
 
 /* The share of each positive value in their sum. */
 static void share_positive(float *x, size_t c, size_t step) {
-    float sum = 0.0001F;
+    float sum = CHANNEL_SUM_START;
     for (size_t k = 0; k < c; ++k)
         if (x[k * step] > 0) sum += x[k * step];
     for (size_t k = 0; k < c; ++k) x[k * step] = x[k * step] > 0 ? x[k * step] / sum : 0;
@@ -153,7 +153,7 @@ static void share_positive(float *x, size_t c, size_t step) {
 
 static void share_exponentials(float *x, size_t c, size_t step, int use_max) {
     const elementary *m = chosen_elementary();
-    float sum = 0.0001F, max = use_max ? x[0] : 0;
+    float sum = CHANNEL_SUM_START, max = use_max ? x[0] : 0;
     for (size_t k = 1; use_max && k < c; ++k)
         if (x[k * step] > max) max = x[k * step];
     for (size_t k = 0; k < c; ++k) sum += m->expf(x[k * step] - max);

@@ -114,21 +114,31 @@ typedef struct {
     float *updates;
 } bias_job;
 
+/* Adds the sum of each of some planes, which go on side by side; each sum keeps its order. */
+INLINED void add_sums(const float *planes, size_t n, size_t spatial, float *updates) {
+    float sums[LANES] = {0};
+    for (size_t i = 0; i < spatial; ++i)
+        for (size_t lane = 0; lane < n; ++lane) sums[lane] += planes[lane * spatial + i];
+    for (size_t lane = 0; lane < n; ++lane) updates[lane] += sums[lane];
+}
+
+/* Items are LANES channels. */
 static void add_bias_gradients(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const bias_job *j = context;
-    for (size_t c = begin; c < end; ++c)
+    for (size_t c = begin * LANES; c < end * LANES && c < j->e.c; c += LANES)
         for (size_t b = 0; b < j->e.batch; ++b) {
-            const float *plane = j->delta + (b * j->e.c + c) * j->e.spatial;
-            float sum = 0;
-            for (size_t i = 0; i < j->e.spatial; ++i) sum += plane[i];
-            j->updates[c] += sum;
+            const float *planes = j->delta + (b * j->e.c + c) * j->e.spatial;
+            if (c + LANES <= j->e.c)
+                add_sums(planes, LANES, j->e.spatial, j->updates + c);
+            else
+                add_sums(planes, j->e.c - c, j->e.spatial, j->updates + c);
         }
 }
 
 void bias_gradients(const float *delta, extent e, float *updates) {
     bias_job j = {delta, e, updates};
-    parallel_for(e.c, e.batch * e.spatial, add_bias_gradients, &j);
+    parallel_for((e.c + LANES - 1) / LANES, e.batch * e.spatial * LANES, add_bias_gradients, &j);
 }
 
 void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output) {

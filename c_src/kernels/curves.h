@@ -8,6 +8,9 @@
 #include "elementary.h"
 #include "kernels.h"
 
+/* From where sums over the channels of a pixel start, in every fork */
+static const float CHANNEL_SUM_START = 0.0001F;
+
 INLINED float logistic(float x, precision p, const elementary *m) {
     if (p == PRECISION_FLOAT) return 1.F / (1.F + m->expf(-x));
     return (float)(1. / (1. + m->exp((double)-x)));

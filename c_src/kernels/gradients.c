@@ -1,10 +1,19 @@
 /* Derivatives of activations, as src/activations.h and gradient_array* of src/activations.c of the forks compute them: most from the
- * output y, also where that is not the derivative (gelu); mish, hard_mish and swish from what went in. */
+ * output y, also where that is not the derivative (gelu); mish, hard_mish and swish from what went in. For gelu and those over channels
+ * a rule may ask for the derivative itself. */
 #include "../internal.h"
 #include "curves.h"
 
-INLINED float gelu_derivative(float y, precision p, const elementary *m) {
-    if (p == PRECISION_FLOAT) {
+/* Of curves.h's gelu */
+INLINED float exact_gelu_derivative(float x, const elementary *m) {
+    const double linear = 0.797885, cubic = 0.035677;
+    double wide = (double)x, bend = m->tanh((linear + cubic * wide * wide) * wide);
+    return (float)(0.5 * (1 + bend) + 0.5 * wide * (1 - bend * bend) * (linear + 3 * cubic * wide * wide));
+}
+
+INLINED float gelu_derivative(float y, float x, gelu_gradient how, const elementary *m) {
+    if (how == GELU_GRADIENT_EXACT) return exact_gelu_derivative(x, m);
+    if (how == GELU_GRADIENT_FLOAT) {
         double cube = (double)m->cubef(y), inner = 0.0356774 * cube + 0.797885 * (double)y;
         float e = m->expf((float)inner), sech = 2 / (e + m->expf(-(float)inner));
         double outer = (0.0535161 * cube + 0.398942 * (double)y) * (double)(sech * sech);
@@ -48,7 +57,7 @@ INLINED float derivative(float y, float x, activation a, const arithmetic_rule *
         case ACTIVATION_MISH: return mish_derivative(x, rule->mish_gradient, m);
         case ACTIVATION_SWISH: return y + logistic(x, PRECISION_FLOAT, m) * (1 - y);
         case ACTIVATION_HARD_MISH: return x > 0 ? 1 : x > -2 ? x + 1 : 0;
-        case ACTIVATION_GELU: return gelu_derivative(y, rule->gelu_gradient, m);
+        case ACTIVATION_GELU: return gelu_derivative(y, x, rule->gelu_gradient, m);
         case ACTIVATION_RELIE: return y > 0 ? 1 : .01F;
         case ACTIVATION_RAMP: return rule->piecewise == PRECISION_FLOAT ? (float)(y > 0) + .1F : (float)((double)(y > 0) + .1);
         case ACTIVATION_PLSE: return y < 0 || y > 1 ? .01F : .125F;
@@ -93,28 +102,70 @@ void gradient_array(const float *y, const float *x, size_t n, activation a, cons
 }
 
 int needs_activation_input(activation a) {
-    return a == ACTIVATION_MISH || a == ACTIVATION_SWISH || a == ACTIVATION_HARD_MISH;
+    switch (a) {
+        case ACTIVATION_MISH:
+        case ACTIVATION_SWISH:
+        case ACTIVATION_HARD_MISH:
+        case ACTIVATION_GELU:                         /* its exact derivative */
+        case ACTIVATION_NORMALIZE_CHANNELS: return 1; /* likewise */
+        default: return 0;
+    }
 }
 
 /* ---- over the channels of a pixel ------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const float *y;
+    const float *y, *x;
     extent e;
-    int positive; /* only where y is */
+    activation a;
+    channel_gradient how;
     float *delta;
 } channel_job;
 
+static float sum_of_products(const float *y, const float *delta, size_t c, size_t step) {
+    float sum = 0;
+    for (size_t k = 0; k < c; ++k) sum += y[k * step] * delta[k * step];
+    return sum;
+}
+
 /* Not the derivative: the forks multiply each delta by the sum of y * delta. */
+static void multiply_by_sum(const float *y, float *delta, size_t c, size_t step, activation a) {
+    float sum = sum_of_products(y, delta, c, step);
+    for (size_t k = 0; k < c; ++k)
+        if (a != ACTIVATION_NORMALIZE_CHANNELS || y[k * step] > 0) delta[k * step] *= sum;
+}
+
+/* y = x / (start + sum of the positive x) */
+static void exact_shares(const float *y, const float *x, float *delta, size_t c, size_t step) {
+    float total = CHANNEL_SUM_START, sum = sum_of_products(y, delta, c, step);
+    for (size_t k = 0; k < c; ++k)
+        if (x[k * step] > 0) total += x[k * step];
+    for (size_t k = 0; k < c; ++k) delta[k * step] = x[k * step] > 0 ? (delta[k * step] - sum) / total : 0;
+}
+
+/* y = e^x / (start + sum of e^x); where the largest is taken off first, the start counts e^largest times as much. */
+static void exact_exponentials(const float *y, float *delta, size_t c, size_t step, int use_max) {
+    float sum = sum_of_products(y, delta, c, step);
+    size_t largest = 0;
+    for (size_t k = 0; k < c; ++k) {
+        if (y[k * step] > y[largest * step]) largest = k;
+        delta[k * step] = y[k * step] * (delta[k * step] - sum);
+    }
+    if (use_max) delta[largest * step] -= CHANNEL_SUM_START * y[largest * step] * sum;
+}
+
 static void multiply_pixels(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const channel_job *j = context;
+    size_t c = j->e.c, step = j->e.spatial;
     for (size_t i = begin; i < end; ++i) {
-        size_t first = i / j->e.spatial * j->e.c * j->e.spatial + i % j->e.spatial, last = first + j->e.c * j->e.spatial;
-        float sum = 0;
-        for (size_t k = first; k < last; k += j->e.spatial) sum += j->y[k] * j->delta[k];
-        for (size_t k = first; k < last; k += j->e.spatial)
-            if (!j->positive || j->y[k] > 0) j->delta[k] *= sum;
+        size_t first = i / step * c * step + i % step;
+        if (j->how == CHANNEL_GRADIENT_SUM)
+            multiply_by_sum(j->y + first, j->delta + first, c, step, j->a);
+        else if (j->a == ACTIVATION_NORMALIZE_CHANNELS)
+            exact_shares(j->y + first, j->x + first, j->delta + first, c, step);
+        else
+            exact_exponentials(j->y + first, j->delta + first, c, step, j->a == ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL);
     }
 }
 
@@ -123,6 +174,6 @@ void gradient_channels(const float *y, const float *x, extent e, activation a, c
         gradient_array(y, x, e.batch * e.c * e.spatial, a, rule, delta);
         return;
     }
-    channel_job j = {y, e, a == ACTIVATION_NORMALIZE_CHANNELS, delta};
+    channel_job j = {y, x, e, a, rule->channel_gradient, delta};
     parallel_for(e.batch * e.spatial, e.c * 4, multiply_pixels, &j);
 }

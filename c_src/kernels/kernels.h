@@ -29,7 +29,7 @@ int is_over_channels(activation a);
 
 /* ---- gradients.c ------------------------------------------------------------------------------------------------------------ */
 
-/* Whether the derivative is taken from what went into the activation, and not from what came out. */
+/* Whether the derivative, or in some profile the exact one, is taken from what went into the activation. */
 int needs_activation_input(activation a);
 /* gradient_array, and what stands for it in activations over the channels of a pixel */
 void gradient_channels(const float *y, const float *x, extent e, activation a, const arithmetic_rule *rule, float *delta);

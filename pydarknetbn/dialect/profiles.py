@@ -77,6 +77,7 @@ _PJREDDIE_LAYERS = LayerRule(
         piecewise="double",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -106,6 +107,7 @@ _ALEXEYAB_LAYERS = LayerRule(
         piecewise="float",
         gelu="float",
         gelu_gradient="float",
+        channel_gradient="sum",
         mish_gradient="double",
         softmax="double",
         box="double",
@@ -144,6 +146,7 @@ _HANK_AI_LAYERS = replace(
 
 _TEXTBOOK_LAYERS = replace(
     _ALEXEYAB_LAYERS,
+    arithmetic=replace(_ALEXEYAB_LAYERS.arithmetic, gelu_gradient="exact", channel_gradient="exact"),
     recurrent=TEXTBOOK_RECURRENT,
     input_delta="added",
     copied_delta="added",
@@ -232,6 +235,8 @@ _PROFILES = (
                 "shared_statistics": "src/convolutional_layer.c:622-630",
                 "shared_updates": "src/network.c:295 update_network",
                 "mish_gradient": "src/activations.c gradient_array_mish",
+                "gelu_gradient": "src/activations.h gelu_gradient, called with the output",
+                "channel_gradient": "src/activations.c gradient_array_normalize_channels",
                 "leaky": "src/activations.h:69",
                 "leaky_host": "src/gemm.c:2341",
                 "piecewise": "src/activations.h:48-97",

@@ -80,7 +80,8 @@ class ArithmeticRule:
     leaky_host: Precision
     piecewise: Precision
     gelu: Precision
-    gelu_gradient: Precision
+    gelu_gradient: Literal["float", "double", "exact"]
+    channel_gradient: Literal["sum", "exact"]
     mish_gradient: Precision
     softmax: Precision
     box: Precision
