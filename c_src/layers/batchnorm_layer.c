@@ -90,8 +90,8 @@ static const float *readable(const float *input, size_t n, float *output, const 
     return disturbed ? output : input;
 }
 
-/* x_norm is the quotient of x, mean and variance, and made of them where it is needed: as an array only for those who ask for it, and
- * where x changes and x_norm does not. */
+/* x_norm is the quotient of x, mean and variance, and made of them where it is needed: as an array only for those who ask for it,
+ * where x changes and x_norm does not, and where mean and variance are another layer's too, which changes them. */
 status make_x_norm(layer *l) {
     if (l->x_norm) return STATUS_OK;
     if (!l->x_norm_batch) return fail(STATUS_STATE, "there is no x_norm; it comes with a training forward that keeps x");
@@ -109,12 +109,18 @@ static status keep_x_norm(layer *l) {
     return l->x_norm_batch ? make_x_norm(l) : STATUS_OK;
 }
 
+/* Whether a forward makes x_norm as an array */
+static int keeps_x_norm(const layer *l, const network_state *state) {
+    return state->cache && state->train && array_users(l->mean) > 1;
+}
+
 /* Everything that can fail in a forward, before anything changes. */
-static status prepare_forward(layer *l, size_t floats, const network_state *state, float **kept) {
+static status prepare_forward(layer *l, size_t floats, const network_state *state, int with_x_norm, float **kept) {
     float **channels[] = {&l->mean, &l->variance};
     status s = check_batchnorm_layer(l, floats / l->c, state);
     if (s == STATUS_OK && state->cache && !state->train) s = keep_x_norm(l);
     if (s == STATUS_OK && state->cache) s = ensure_array(&l->x, floats);
+    if (s == STATUS_OK && with_x_norm) s = ensure_array(&l->x_norm, floats);
     if (s == STATUS_OK && state->train) s = ensure_channels(l, channels, 2);
     if (s == STATUS_OK && state->train && !(*kept = make_array(l->c))) s = STATUS_OUT_OF_MEMORY;
     if (s == STATUS_OUT_OF_MEMORY) { /* one of the arrays may be new and empty */
@@ -127,14 +133,15 @@ static status prepare_forward(layer *l, size_t floats, const network_state *stat
 static status normalize_input(layer *l, const float *input, float *output, const network_state *state) {
     size_t floats = state->batch * l->outputs;
     float *kept = NULL;
-    status s = prepare_forward(l, floats, state, &kept);
+    int with_x_norm = keeps_x_norm(l, state);
+    status s = prepare_forward(l, floats, state, with_x_norm, &kept);
     if (s != STATUS_OK) return s;
-    float *x = state->cache ? l->x : NULL;
-    const float *written[] = {x, NULL, l->mean, l->variance};
+    float *x = state->cache ? l->x : NULL, *x_norm = with_x_norm ? l->x_norm : NULL;
+    const float *written[] = {x, x_norm, l->mean, l->variance};
     batchnorm_pass p = {.batch = state->batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
     p.scales = l->scales, p.biases = l->biases;
     p.input = readable(input, floats, output, written, l->c), p.output = output;
-    p.x = x, p.kept = kept;
+    p.x = x, p.x_norm = x_norm, p.kept = kept;
     p.mean = state->train ? l->mean : l->rolling_mean, p.variance = state->train ? l->variance : l->rolling_variance;
     if (state->train)
         batchnorm_train(&p);
@@ -148,7 +155,7 @@ static status normalize_input(layer *l, const float *input, float *output, const
     if (x) l->x_batch = state->batch;
     if (state->train) {
         l->x_norm_batch = x ? state->batch : 0;
-        drop_x_norm(l);
+        if (!x_norm) drop_x_norm(l);
     }
     l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
     return STATUS_OK;
