@@ -395,7 +395,7 @@ void input_gradients(const convolution_shape *s, size_t batch, size_t groups, co
 void input_gradients_plain(const convolution_shape *s, size_t batch, size_t groups, const float *weights, const float *delta,
                            input_delta how, float *into);
 
-/* The inner loops are compiled for several instruction sets, which give the same bits: "portable", "avx2". */
+/* The inner loops are compiled for several instruction sets, which give the same bits: "portable", "avx2", "avx512", "neon". */
 const char *cpu_variant(void);            /* the one in use */
 const char *cpu_variant_at(size_t i);     /* those that run on this processor, from 0; NULL beyond the last */
 status set_cpu_variant(const char *name); /* not while a forward runs */

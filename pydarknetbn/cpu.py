@@ -26,7 +26,7 @@ class CpuInfo:
 
     Args:
         features: of the processor, those that matter here. FMA is named but not used: one rounding is not the forks' two.
-        variants: inner loops that run here, the widest first. All give the same bits.
+        variants: inner loops that run here, of avx512, avx2, neon and portable, the widest first. All give the same bits.
         variant: the one in use.
         threads: how many a call uses.
         libm: whose exp, log and tanh are called in activations, softmaxes and boxes. "own": the package's, the same bits on every

@@ -141,6 +141,8 @@ LARGE = [
     Case(3, 64, 48, 16, 3, 2, 1, 1, 1, 1, False, 1, 1),
     Case(40, 26, 51, 13, 3, 2, 2, 1, 1, 1, False, 2, 1),  # several blocks of channels
     Case(30, 5, 7, 200, 3, 1, 1, 1, 1, 2, False, 2, 2),  # few pixels: cut by filters
+    Case(1024, 5, 7, 30, 1, 1, 1, 0, 0, 1, True, 1, 1),  # weights whose rows are a page apart
+    Case(520, 6, 5, 14, 3, 1, 1, 1, 1, 1, False, 1, 1),
     Case(1, 40, 71, 1, 5, 3, 1, 2, 2, 2, False, 1, 3),
 ]
 

@@ -20,7 +20,7 @@ from pydarknetbn._native import Array, ffi, lib
 from pydarknetbn.dialect import PROFILES
 from pydarknetbn.training.losses import Loss
 
-LOSSES = sorted((SAMPLE / "losses").glob("*/*.npz"))
+LOSSES = sorted((SAMPLE / "costs").glob("*/*.npz"))
 # How a program's printed line calls what the record holds.
 PRINTED = {
     "iou": r"(?:Avg IOU: |avg IoU: |\(IOU: |avg IOU=)([^,) ]+)",

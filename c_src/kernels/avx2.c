@@ -2,15 +2,17 @@
  * name. Only batchnorm_vectors.h fuses, by name: contraction is off here as everywhere. */
 #if defined(__AVX2__)
 #define LANES 8
+#define ROWS 6
 #include "tiles.h"
 
 #include "activation_lanes.h"
 #include "batchnorm_lanes.h"
+#include "depthwise.h"
 
 #include "batchnorm_planes.h"
 
-const variant avx2_variant = {"avx2", STRIP,   pack,       multiply,  depthwise, LANES,
-                              sum,    squares, delta_sums, normalize, carry,     activation_loops};
+const variant avx2_variant = {"avx2", ROWS,    STRIP,      pack,      multiply, depthwise,       LANES,
+                              sum,    squares, delta_sums, normalize, carry,    activation_loops};
 #else
 #include "variants.h"
 const variant avx2_variant = {.name = NULL};

@@ -11,12 +11,8 @@
 #include "../internal.h"
 #include "variants.h"
 
-enum {
-    STRIPS = 12,
-    DEPTH = 320,
-    FILTERS = 6,
-    LINE = 16
-}; /* strips at a time; products at a time; cut of filters; floats of 64 B */
+/* Pixels taken at a time, a multiple of every strip; cut of filters; see is_cut_by_filters(); floats of a line of 64 B */
+enum { PIXELS = 192, FILTERS = 4, PACKING = 6, LINE = 16 };
 
 /* The image's value under kernel element k at output pixel (row, column); 0 in the padding. */
 static float pixel(const convolution_shape *s, const float *image, size_t k, size_t row, size_t column) {
@@ -57,12 +53,12 @@ size_t depthwise_scratch(const convolution_shape *s) {
 
 /* Blocks of about the same depth, since a short one moves its sums for little work */
 static size_t channels_at_once(const convolution_shape *s) {
-    size_t area = s->size * s->size, most = area < DEPTH ? DEPTH / area : 1, blocks = (s->c + most - 1) / most;
+    size_t area = s->size * s->size, most = area < BLOCK_DEPTH ? BLOCK_DEPTH / area : 1, blocks = (s->c + most - 1) / most;
     return (s->c + blocks - 1) / blocks;
 }
 
 size_t convolve_scratch(const convolution_shape *s) {
-    size_t floats = STRIPS * chosen_variant()->strip * channels_at_once(s) * s->size * s->size;
+    size_t floats = PIXELS * channels_at_once(s) * s->size * s->size;
     if (is_depthwise(s)) floats = depthwise_scratch(s);
     return (floats + 2 * LINE - 1) / LINE * LINE; /* one line more, to start at one */
 }
@@ -80,34 +76,40 @@ static float *scratch_of(const job *j, size_t thread) {
     return (float *)((start + line - 1) / line * line);
 }
 
-/* Strips begin..end of one image */
+/* Pixels of a cut by pixels */
+static size_t width_of_part(const job *j) {
+    return j->variant->strip / 2;
+}
+
+static size_t parts_of(const job *j) {
+    return (j->s->out_h * j->s->out_w + width_of_part(j) - 1) / width_of_part(j);
+}
+
+/* Parts begin..end of one image */
 static void convolve_image(const job *j, convolution_block b, size_t image, size_t begin, size_t end, float *strips) {
     const convolution_shape *s = j->s;
-    size_t area = s->size * s->size, pixels = s->out_h * s->out_w, width = j->variant->strip;
+    size_t area = s->size * s->size, pixels = s->out_h * s->out_w, channels = channels_at_once(s);
     const float *from = j->input + image * s->c * s->h * s->w, *weights = j->weights + image % j->groups * s->n * s->c * area;
-    for (size_t at = begin; at < end; at += STRIPS) {
-        size_t first = at * width, last = (at + STRIPS < end ? at + STRIPS : end) * width;
-        if (last > pixels) last = pixels;
+    float *output = j->output + image * s->n * pixels;
+    size_t stop = end * width_of_part(j) < pixels ? end * width_of_part(j) : pixels;
+    for (size_t first = begin * width_of_part(j); first < stop; first += PIXELS) {
+        size_t count = stop - first < PIXELS ? stop - first : PIXELS;
         for (b.begin = 0; b.begin < s->c; b.begin = b.end) {
-            b.end = b.begin + channels_at_once(s) < s->c ? b.begin + channels_at_once(s) : s->c;
-            j->variant->pack(&b, from, first, last - first, strips);
-            j->variant->multiply(&b, weights, strips, first, last - first, j->output + image * s->n * pixels);
+            b.end = b.begin + channels < s->c ? b.begin + channels : s->c;
+            j->variant->pack(&b, from, first, count, strips);
+            j->variant->multiply(&b, weights, strips, first, count, output);
         }
     }
 }
 
-static size_t strips_of(const job *j) {
-    return (j->s->out_h * j->s->out_w + j->variant->strip - 1) / j->variant->strip;
-}
-
-/* All filters over the strips begin..end of all images */
-static void convolve_strips(void *context, size_t begin, size_t end, size_t thread) {
+/* All filters over the parts begin..end of all images */
+static void convolve_parts(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
-    size_t strips = strips_of(j);
+    size_t parts = parts_of(j);
     convolution_block b = {.s = j->s, .first_filter = 0, .end_filter = j->s->n};
     while (begin < end) {
-        size_t image = begin / strips, stop = (image + 1) * strips < end ? (image + 1) * strips : end;
-        convolve_image(j, b, image, begin - image * strips, stop - image * strips, scratch_of(j, thread));
+        size_t image = begin / parts, stop = (image + 1) * parts < end ? (image + 1) * parts : end;
+        convolve_image(j, b, image, begin - image * parts, stop - image * parts, scratch_of(j, thread));
         begin = stop;
     }
 }
@@ -117,25 +119,39 @@ static void convolve_filters(void *context, size_t begin, size_t end, size_t thr
     const job *j = context;
     size_t last = end * FILTERS < j->s->n ? end * FILTERS : j->s->n;
     convolution_block b = {.s = j->s, .first_filter = begin * FILTERS, .end_filter = last};
-    for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, strips_of(j), scratch_of(j, thread));
+    for (size_t image = 0; image < j->images; ++image) convolve_image(j, b, image, 0, parts_of(j), scratch_of(j, thread));
 }
 
 static void convolve_depthwise(void *context, size_t begin, size_t end, size_t thread) {
     const job *j = context;
     const convolution_shape *s = j->s;
+    float *scratch = scratch_of(j, thread);
+    memset(scratch, 0, depthwise_scratch(s) * sizeof *scratch); /* the padding, which every image has in the same places */
     for (size_t i = begin; i < end; ++i)
-        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch_of(j, thread),
+        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch,
                               j->output + i * s->out_h * s->out_w);
+}
+
+/* The time that the largest of the threads' shares takes, for the time of an even one */
+static double unevenness(size_t parts, size_t threads, double even) {
+    return (double)((parts + threads - 1) / threads * threads) / even;
+}
+
+/* Whether few pixels make a cut by filters more even. Each thread packs all pixels then, which takes the time of PACKING filters. */
+static int is_cut_by_filters(const job *j, size_t parts, size_t filters, size_t threads) {
+    double packing = 1 + (double)(PACKING * (threads - 1)) / (double)j->s->n;
+    double pixels = (double)(j->images * j->s->out_h * j->s->out_w) / (double)width_of_part(j);
+    return unevenness(filters, threads, (double)j->s->n / FILTERS) * packing < unevenness(parts, threads, pixels);
 }
 
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
     job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
-    size_t strips = images * strips_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
+    size_t parts = images * parts_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
     if (is_depthwise(s))
         parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);
-    else if (strips < 16 * threads && filters >= 16 * threads) /* few pixels: more even by filters, though each thread packs */
-        parallel_for_on(threads, filters, FILTERS * s->c * area * strips * j.variant->strip, convolve_filters, &j);
+    else if (threads > 1 && is_cut_by_filters(&j, parts, filters, threads))
+        parallel_for_on(threads, filters, FILTERS * s->c * area * parts * width_of_part(&j), convolve_filters, &j);
     else
-        parallel_for_on(threads, strips, s->n * s->c * area * j.variant->strip, convolve_strips, &j);
+        parallel_for_on(threads, parts, s->n * s->c * area * width_of_part(&j), convolve_parts, &j);
 }

@@ -11,13 +11,17 @@ static const variant *_Atomic chosen;
 static int runs_here(const variant *v) {
     if (!v->name) return 0;
 #if defined(__x86_64__)
+    /* what __builtin_cpu_supports() finds, the system keeps across its threads too (xgetbv) */
+    if (v == &avx512_variant)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
     if (v == &avx2_variant) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return 1;
 }
 
 /* From the widest on */
-static const variant *const variants[] = {&avx2_variant, &portable_variant};
+static const variant *const variants[] = {&avx512_variant, &avx2_variant, &neon_variant, &portable_variant};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 const variant *chosen_variant(void) {

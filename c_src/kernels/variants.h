@@ -11,6 +11,8 @@ typedef struct {
     size_t first_filter, end_filter;
 } convolution_block;
 
+enum { BLOCK_DEPTH = 640 }; /* most products of a block, unless one channel alone has more */
+
 /* A batchnorm takes VECTORS vectors of channels at a time, or half of them, or one */
 enum { VECTORS = 4 };
 
@@ -74,16 +76,21 @@ typedef struct {
 /* x = activation(x + bias) for n values, in the precision that the rule gives it, with the package's own functions */
 typedef void (*activation_loop)(float *x, size_t n, float bias);
 
+/* The last strip is as wide as half or a quarter of one where no more pixels are left. */
+static inline size_t width_of_strip(size_t strip, size_t pixels) {
+    return pixels > strip / 2 ? strip : pixels > strip / 4 ? strip / 2 : strip / 4;
+}
+
 typedef struct {
     const char *name;
-    size_t strip; /* pixels that a tile covers */
+    size_t rows, strip; /* filters and pixels that a tile covers */
     /* One strip after another from pixel first on, for channels begin..end: strip[k][0..strip) = the matrix's pixels, 0 beyond the
-     * last of the pixels. */
+     * last of the pixels; width_of_strip(). */
     void (*pack)(const convolution_block *b, const float *image, size_t first, size_t pixels, float *strips);
     /* output: of filter 0 and pixel 0 */
     void (*multiply)(const convolution_block *b, const float *weights, const float *strips, size_t first, size_t pixels,
                      float *output);
-    /* one filter of one channel; scratch: depthwise_scratch() floats */
+    /* one filter of one channel; scratch: depthwise_scratch() floats, zeros before the first image of a shape */
     void (*depthwise)(const convolution_shape *s, const float *image, const float *weights, float *scratch, float *output);
     /* n more values of each channel go into their sums, in order */
     size_t lanes; /* channels of a vector */
@@ -96,7 +103,7 @@ typedef struct {
 } variant;
 
 extern const variant portable_variant;
-extern const variant avx2_variant; /* its name is NULL where it was not compiled */
+extern const variant avx512_variant, avx2_variant, neon_variant; /* the name is NULL where one was not compiled */
 
 /* The one that fits this processor, or that set_cpu_variant() says. */
 const variant *chosen_variant(void);

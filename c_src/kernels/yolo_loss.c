@@ -79,7 +79,7 @@ static overlap largest_overlap(const loss_image *m, const yolo_place *at) {
         const float iou = box_iou(pred, box_at(row), m->l->layer_rule.iou);
         if (iou > found.any) found.any = iou, found.row = row;
     }
-    found.sure = m->rule->spared == SPARED_OVERLAPPING || has_sure_class(m, at) ? found.any : 0;
+    if (found.any > 0 && (m->rule->spared == SPARED_OVERLAPPING || has_sure_class(m, at))) found.sure = found.any;
     return found;
 }
 
@@ -225,9 +225,7 @@ void yolo_loss(const loss_image *m) {
 float sum_of_squares_without(const layer *l, const float *delta, size_t batch, size_t first, size_t n) {
     const size_t cells = cells_of(l), entries = l->coords + 1 + l->classes;
     float sum = 0;
-    for (size_t i = 0; i < batch * l->outputs; ++i) {
-        const size_t entry = i / cells % entries;
-        if (entry < first || entry >= first + n) sum += delta[i] * delta[i];
-    }
+    for (size_t plane = 0; plane < batch * l->n * entries; ++plane, delta += cells)
+        for (size_t i = 0; i < cells && (plane % entries < first || plane % entries >= first + n); ++i) sum += delta[i] * delta[i];
     return sum;
 }
