@@ -157,6 +157,15 @@ def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> No
 # --- interrupted ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_comes_behind_the_step_and_leaves_a_checkpoint(tmp_path: Path) -> None:
     reached: list[int] = []
 
@@ -177,6 +186,7 @@ def test_an_interrupt_comes_behind_the_step_and_leaves_a_checkpoint(tmp_path: Pa
     assert parameters(resumed) == parameters(whole) == parameters(net)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_within_a_step_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     net, reference = (dn.load(CLASSIFIER, seed=3) for _ in range(2))
     run = net.runner.run
