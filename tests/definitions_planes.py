@@ -118,6 +118,15 @@ def route(s: Section) -> Value:
     return joined(parts, 1)
 
 
+def kept(*shape: int) -> NDArray[np.bool_]:
+    """What a [dropout] keeps here: two of three values."""
+    return np.arange(np.prod(shape)).reshape(shape) % 3 > 0
+
+
+def dropout(s: Section) -> Value:
+    return s.input * (kept(*s.input.shape) / (1 - s.real("probability", 0.5)))
+
+
 # --- joining --------------------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +248,7 @@ def deconvolutional(s: Section) -> Value:
 PLANES: dict[str, Callable[[Section], Value]] = {
     "avgpool": avgpool,
     "deconvolutional": deconvolutional,
+    "dropout": dropout,
     "implicit": implicit,
     "l2norm": l2norm,
     "local": local,

@@ -94,10 +94,22 @@ def conv_lstm(s: Section) -> Value:
     return _memory(s, _convolution, s.options.get("activation", "linear"), s.arrays["wf.weights"].shape[0], *s.input.shape[2:])
 
 
+def history(s: Section) -> Value:
+    """The newest first, zeros before the first."""
+    steps = list(_steps(s))
+    size = s.number("history_size", 4)
+    outputs = []
+    for i in range(len(steps)):
+        held = [steps[i - age] if i >= age else Value(np.zeros(steps[0].shape)) for age in range(size)]
+        outputs.append(joined(held, 1))
+    return joined(outputs, 0)
+
+
 RECURRENT: dict[str, Callable[[Section], Value]] = {
     "conv_lstm": conv_lstm,
     "crnn": crnn,
     "gru": gru,
+    "history": history,
     "lstm": lstm,
     "rnn": rnn,
 }
