@@ -33,4 +33,4 @@ def build(section: Section, context: Context) -> Layer:
     floats, scale = context.in_shape.floats, section.number("scale", 1.0)
     masks = layer.maker is not None  # the network's input is the caller's
     trainer = made(section, "cost", floats, _native.enum("cost", kind.lower()), scale, masks, layer_rule(context))
-    return replace(layer, trainer=trainer, truth=Truth("values", floats))
+    return replace(layer, flat="is a loss", trainer=trainer, truth=Truth("values", floats))
