@@ -1,19 +1,21 @@
 /* A parallel-for over independent outputs.
  *
  * One pool for the process: threads start with the first large job and sleep on a condition variable between jobs, so that they take
- * nothing from another library's threads. The cut of a range depends on its length and the number of threads alone, and since
+ * nothing from another library's threads. Before they fall asleep they look for the next job for some 50 microseconds, which is what
+ * lies between the layers of a network: to wake one takes as long as a small layer's work. The cut of a range depends on its length and the number of threads alone, and since
  * every item writes its own outputs, no bit depends on either. A second job that arrives while the pool works runs on its caller's
  * thread. After a fork the child starts a pool of its own. */
 #define _GNU_SOURCE 1 /* sched_getaffinity */
 #include "internal.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #if defined(__linux__)
 #include <sched.h>
 #endif
 #include <unistd.h>
 
-enum { SMALL_JOB = 1 << 15 };
+enum { SMALL_JOB = 1 << 15, LOOKS = 1500 }; /* looks: a pause of the processor takes some 40 cycles */
 
 typedef struct {
     parallel_body body;
@@ -26,11 +28,12 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
     job job;
-    size_t generation; /* counts jobs; a worker that sees a new one takes its piece */
-    size_t running;    /* workers that have not finished the present job */
+    atomic_size_t generation; /* counts jobs; a worker that sees a new one takes its piece */
+    atomic_size_t running;    /* workers that have not finished the present job */
     size_t workers;    /* started ones */
     size_t wanted;     /* threads, the caller included; 0: not set yet */
     int busy;
+    atomic_int crowded; /* more threads than processors: who looks for a job keeps another from its work */
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static size_t available_processors(void) {
@@ -53,20 +56,42 @@ static void run_piece(const job *j, size_t piece) {
     if (begin < end) j->body(j->context, begin, end, piece);
 }
 
+static void pause_shortly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+/* Looks for a while whether the number is another one. */
+static void await_change(atomic_size_t *number, size_t from) {
+    int looks = pool.crowded ? 0 : LOOKS;
+    while (looks-- > 0 && atomic_load_explicit(number, memory_order_acquire) == from) pause_shortly();
+}
+
+/* Looks for a while whether it is 0. */
+static void await_zero(atomic_size_t *number) {
+    int looks = pool.crowded ? 0 : LOOKS;
+    while (looks-- > 0 && atomic_load_explicit(number, memory_order_acquire)) pause_shortly();
+}
+
 static void *work(void *argument) {
     size_t piece = (size_t)argument;
-    pthread_mutex_lock(&pool.mutex);
     size_t seen = 0;
     for (;;) {
+        await_change(&pool.generation, seen);
+        pthread_mutex_lock(&pool.mutex);
         while (pool.generation == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
         seen = pool.generation;
-        if (piece >= pool.job.pieces) continue;
         job j = pool.job;
         pthread_mutex_unlock(&pool.mutex);
+        if (piece >= j.pieces) continue;
         enter_float_mode(j.flush);
         run_piece(&j, piece);
         pthread_mutex_lock(&pool.mutex);
         if (--pool.running == 0) pthread_cond_signal(&pool.done);
+        pthread_mutex_unlock(&pool.mutex);
     }
     return NULL;
 }
@@ -76,7 +101,9 @@ static void reset_in_child(void) {
     pthread_mutex_init(&pool.mutex, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.done, NULL);
-    pool.workers = pool.running = pool.generation = 0;
+    pool.workers = 0;
+    atomic_store(&pool.running, 0);
+    atomic_store(&pool.generation, 0);
     pool.busy = 0;
 }
 
@@ -98,6 +125,7 @@ static void start_workers(size_t n) {
         if (pthread_create(&thread, NULL, work, (void *)(pool.workers + 1)) != 0) return;
         pthread_detach(thread);
         ++pool.workers;
+        pool.crowded = pool.workers + 1 > available_processors();
     }
 }
 
@@ -144,6 +172,7 @@ static void parallel_for_in_mode(size_t threads, size_t count, size_t work_of_it
         return;
     }
     run_piece(&j, 0);
+    await_zero(&pool.running);
     pthread_mutex_lock(&pool.mutex);
     while (pool.running) pthread_cond_wait(&pool.done, &pool.mutex);
     pool.busy = 0;
