@@ -30,8 +30,8 @@ static struct {
     job job;
     atomic_size_t generation; /* counts jobs; a worker that sees a new one takes its piece */
     atomic_size_t running;    /* workers that have not finished the present job */
-    size_t workers;    /* started ones */
-    size_t wanted;     /* threads, the caller included; 0: not set yet */
+    size_t workers;           /* started ones */
+    size_t wanted;            /* threads, the caller included; 0: not set yet */
     int busy;
     atomic_int crowded; /* more threads than processors: who looks for a job keeps another from its work */
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
