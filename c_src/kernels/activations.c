@@ -76,43 +76,45 @@ static int calls_functions(activation a) {
     }
 }
 
+activator activator_of(activation a, const arithmetic_rule *rule, int host) {
+    activator f = {.a = a, .p = precision_of(a, rule, host)};
+    if (!calls_functions(a) || uses_own_functions()) f.loop = chosen_variant()->activations[a][f.p];
+    return f;
+}
+
+void activate_values(const activator *f, float *x, size_t n, float bias) {
+    if (f->loop) {
+        f->loop(x, n, bias);
+        return;
+    }
+    const elementary *functions = chosen_elementary();
+    for (size_t i = 0; i < n; ++i) x[i] = activate(x[i] + bias, f->a, f->p, functions);
+}
+
 typedef struct {
     float *x;
-    activation a;
-    precision p;
-    const elementary *functions;
-    activation_loop loop; /* NULL where it would have other functions in it than those in use */
-    size_t work;          /* of one value */
+    activator f;
+    size_t work; /* of one value */
     const float *biases;
     extent e;
 } job;
 
 static job job_of(float *x, activation a, const arithmetic_rule *rule, int host) {
-    job j = {.x = x, .a = a, .p = precision_of(a, rule, host), .functions = chosen_elementary()};
-    const int calls = calls_functions(a);
-    if (!calls || uses_own_functions()) j.loop = chosen_variant()->activations[a][j.p];
-    j.work = !calls ? 2 : j.loop ? 16 : 32;
+    job j = {.x = x, .f = activator_of(a, rule, host)};
+    j.work = !calls_functions(a) ? 2 : j.f.loop ? 16 : 32;
     return j;
-}
-
-static void activate_some(const job *j, float *x, size_t n, float bias) {
-    if (j->loop) {
-        j->loop(x, n, bias);
-        return;
-    }
-    for (size_t i = 0; i < n; ++i) x[i] = activate(x[i] + bias, j->a, j->p, j->functions);
 }
 
 static void activate_part(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    activate_some(j, j->x + begin, end - begin, -0.F); /* which changes no value that it is added to */
+    activate_values(&j->f, j->x + begin, end - begin, -0.F); /* which changes no value that it is added to */
 }
 
 static void activate_planes(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const job *j = context;
-    for (size_t i = begin; i < end; ++i) activate_some(j, j->x + i * j->e.spatial, j->e.spatial, j->biases[i % j->e.c]);
+    for (size_t i = begin; i < end; ++i) activate_values(&j->f, j->x + i * j->e.spatial, j->e.spatial, j->biases[i % j->e.c]);
 }
 
 void activate_array(float *x, size_t n, activation a, const arithmetic_rule *rule, int host) {

@@ -243,6 +243,22 @@ void batchnorm_train(const batchnorm_pass *p) {
     in_groups(p, VECTORS, 8, train_groups);
 }
 
+size_t batchnorm_constants_size(size_t c) {
+    return c * (sizeof(divisor) / sizeof(float));
+}
+
+void batchnorm_constants(const batchnorm_pass *p, float *constants) {
+    divisor *divisors = (divisor *)(void *)constants;
+    for (size_t f = 0; f < p->c; ++f) divisors[f] = forward_divisor(p, f);
+}
+
+void batchnorm_infer_values(const batchnorm_pass *p, const float *constants, float *x, size_t n, size_t channel) {
+    const divisor *by = (const divisor *)(const void *)constants + channel;
+    plane_normalization plane = {.n = n, .planes = 1, .by = by, .input = x, .output = x};
+    plane.scales = p->scales + channel, plane.biases = p->biases + channel;
+    chosen_variant()->normalize(&plane);
+}
+
 void batchnorm_infer(const batchnorm_pass *p) {
     job j = {.p = p, .variant = chosen_variant()};
     parallel_for(p->batch * p->c, p->spatial * 4, infer_planes, &j);

@@ -69,6 +69,7 @@ typedef struct {
     size_t groups, images;
     const float *input, *weights;
     float *output, *scratch;
+    const finisher *finish; /* NULL: none */
 } job;
 
 static float *scratch_of(const job *j, size_t thread) {
@@ -99,6 +100,8 @@ static void convolve_image(const job *j, convolution_block b, size_t image, size
             j->variant->pack(&b, from, first, count, strips);
             j->variant->multiply(&b, weights, strips, first, count, output);
         }
+        for (size_t f = b.first_filter; j->finish && f < b.end_filter; ++f)
+            j->finish->run(j->finish->context, output + f * pixels + first, count, image % j->groups * s->n + f);
     }
 }
 
@@ -127,9 +130,11 @@ static void convolve_depthwise(void *context, size_t begin, size_t end, size_t t
     const convolution_shape *s = j->s;
     float *scratch = scratch_of(j, thread);
     memset(scratch, 0, depthwise_scratch(s) * sizeof *scratch); /* the padding, which every image has in the same places */
-    for (size_t i = begin; i < end; ++i)
-        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch,
-                              j->output + i * s->out_h * s->out_w);
+    for (size_t i = begin; i < end; ++i) {
+        float *output = j->output + i * s->out_h * s->out_w;
+        j->variant->depthwise(s, j->input + i * s->h * s->w, j->weights + i % j->groups * s->size * s->size, scratch, output);
+        if (j->finish) j->finish->run(j->finish->context, output, s->out_h * s->out_w, i % j->groups);
+    }
 }
 
 /* The time that the largest of the threads' shares takes, for the time of an even one */
@@ -146,7 +151,12 @@ static int is_cut_by_filters(const job *j, size_t parts, size_t filters, size_t 
 
 void convolve(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights, float *output,
               float *scratch, size_t threads) {
-    job j = {s, chosen_variant(), groups, images, input, weights, output, scratch};
+    convolve_finished(s, images, groups, input, weights, output, scratch, threads, NULL);
+}
+
+void convolve_finished(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
+                       float *output, float *scratch, size_t threads, const finisher *f) {
+    job j = {s, chosen_variant(), groups, images, input, weights, output, scratch, f};
     size_t parts = images * parts_of(&j), area = s->size * s->size, filters = (s->n + FILTERS - 1) / FILTERS;
     if (is_depthwise(s))
         parallel_for_on(threads, images, area * s->out_h * s->out_w, convolve_depthwise, &j);

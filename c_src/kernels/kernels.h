@@ -17,6 +17,24 @@ typedef struct {
 double batchnorm_root(float v, const epsilon_rule *e, precision p);
 double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, precision p);
 
+/* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
+
+/* batchnorm_infer for n values of one channel, in place. constants: of all channels, room for as many floats as the size says. */
+size_t batchnorm_constants_size(size_t c);
+void batchnorm_constants(const batchnorm_pass *p, float *constants);
+void batchnorm_infer_values(const batchnorm_pass *p, const float *constants, float *x, size_t n, size_t channel);
+
+/* ---- convolution.c ---------------------------------------------------------------------------------------------------------- */
+
+/* What is done to values of one output channel, or filter, as soon as their sums are complete, while they are in a cache */
+typedef struct {
+    void (*run)(const void *context, float *x, size_t n, size_t channel);
+    const void *context;
+} finisher;
+
+void convolve_finished(const convolution_shape *s, size_t images, size_t groups, const float *input, const float *weights,
+                       float *output, float *scratch, size_t threads, const finisher *f);
+
 /* ---- activations.c ---------------------------------------------------------------------------------------------------------- */
 
 /* Every activation, those over the channels of a pixel too: x / sum of the positive values, exp(x) / sum, exp(x - largest) / sum,
@@ -26,6 +44,16 @@ void activate_channels(float *x, extent e, activation a, const arithmetic_rule *
 void activate_biased(float *x, const float *biases, extent e, activation a, const arithmetic_rule *rule, int host);
 
 int is_over_channels(activation a);
+
+typedef struct {
+    activation a;
+    precision p;
+    void (*loop)(float *x, size_t n, float bias); /* NULL where it would have other functions in it than those in use */
+} activator;
+
+/* What activates single values, and n of them with a bias added before; a bias of -0 changes none. */
+activator activator_of(activation a, const arithmetic_rule *rule, int host);
+void activate_values(const activator *f, float *x, size_t n, float bias);
 
 /* ---- gradients.c ------------------------------------------------------------------------------------------------------------ */
 

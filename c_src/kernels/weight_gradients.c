@@ -116,7 +116,8 @@ static void multiply_pixels(const job *j, const part *p, size_t image, const roo
         copy_row(s, j->input + image * s->c * s->h * s->w, p->row + i, p->begin, p->end, r->columns + i * (LINE + PIXELS) + start);
     transpose(j->delta + (image * s->n + p->filter) * pixels + p->begin, pixels, p->filters, count, r->transposed, p->filters);
     convolution_shape product = {.c = count, .n = p->rows, .h = 1, .w = p->filters, .out_h = 1, .out_w = p->filters};
-    product.size = product.stride_x = product.stride_y = product.dilation = product.direct = 1;
+    product.size = product.stride_x = product.stride_y = product.dilation = 1;
+    product.direct = 1;
     convolution_block b = {.s = &product, .begin = 0, .end = count, .first_filter = 0, .end_filter = p->rows};
     j->variant->pack(&b, r->transposed, 0, p->filters, r->strips);
     product.c = LINE + PIXELS, b.begin = start, b.end = start + count;

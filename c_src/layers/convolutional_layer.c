@@ -34,6 +34,44 @@ convolution_shape shape_of_group(const layer *l) {
                                .direct = reads_directly(l, out)};
 }
 
+/* What follows the sums of a convolution in inference */
+typedef struct {
+    batchnorm_pass batchnorm;
+    const float *constants, *biases; /* of the batchnorm, or NULL; NULL with a batchnorm */
+    activator activator;
+} finishing;
+
+static void finish_values(const void *context, float *x, size_t n, size_t channel) {
+    const finishing *f = context;
+    if (f->constants) batchnorm_infer_values(&f->batchnorm, f->constants, x, n, channel);
+    if (f->biases || f->activator.a != ACTIVATION_LINEAR)
+        activate_values(&f->activator, x, n, f->biases ? f->biases[channel] : -0.F);
+}
+
+/* Nothing of it is kept or of the whole batch, and planes are large enough for a call each. */
+static int finishes_at_once(const layer *l, const network_state *state, const convolution_shape *s) {
+    enum { SMALL_PLANE = 16 };
+    return !l->xnor && !state->cache && !(l->batchnorm && state->train) && !is_over_channels(l->activation) &&
+           s->out_h * s->out_w >= SMALL_PLANE;
+}
+
+static status convolve_and_finish(layer *l, const network_state *state, const convolution_shape *s, float *output, float *scratch,
+                                  size_t threads) {
+    finishing f = {.biases = l->batchnorm ? NULL : l->biases,
+                   .activator = activator_of(l->activation, &l->layer_rule.arithmetic, 1)};
+    float *constants = l->batchnorm ? make_dirty_array(batchnorm_constants_size(l->n)) : NULL;
+    if (l->batchnorm && !constants) return STATUS_OUT_OF_MEMORY;
+    if (l->batchnorm) {
+        f.batchnorm = inference_of(l->batchnorm);
+        batchnorm_constants(&f.batchnorm, constants);
+    }
+    f.constants = constants;
+    finisher finish = {finish_values, &f};
+    convolve_finished(s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads, &finish);
+    array_release(constants);
+    return STATUS_OK;
+}
+
 static status convolve_into(layer *l, const network_state *state, float *output) {
     convolution_shape s = shape_of_group(l);
     extent e = {state->batch, l->n, s.out_h * s.out_w};
@@ -41,12 +79,15 @@ static status convolve_into(layer *l, const network_state *state, float *output)
     float *own = NULL, *scratch = take_scratch(state, convolve_scratch(&s), threads, &own);
     if (!scratch) return STATUS_OUT_OF_MEMORY;
     status done = STATUS_OK;
-    if (l->xnor)
+    int finished = finishes_at_once(l, state, &s);
+    if (finished)
+        done = convolve_and_finish(l, state, &s, output, scratch, threads);
+    else if (l->xnor)
         done = convolve_signs(l, state, s, output, scratch, threads);
     else
         convolve(&s, state->batch * l->groups, l->groups, state->input, l->weights, output, scratch, threads);
     array_release(own);
-    if (done != STATUS_OK) return done;
+    if (done != STATUS_OK || finished) return done;
     if (l->batchnorm) done = normalize_output(l->batchnorm, output, state);
     return done == STATUS_OK ? activate_output(l, output, e, l->batchnorm ? NULL : l->biases, state, 1) : done;
 }
