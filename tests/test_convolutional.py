@@ -226,3 +226,32 @@ def test_one_value_in_a_channel_cannot_be_normalised_in_training() -> None:
     layer = convolutional("pjreddie-cpu", batch_normalize=1)
     with pytest.raises(NumericsError, match="one value in each channel"):
         layer.forward(np.ones((1, 1, 1, 1), np.float32), train=True)
+
+
+# --- what follows the sums ----------------------------------------------------------------------------------------------
+
+FINISHED = [
+    {"c": 3, "h": 19, "w": 23, "n": 7, "size": 3, "pad": 1},
+    {"c": 8, "h": 13, "w": 13, "n": 40, "size": 1},
+    {"c": 6, "h": 9, "w": 11, "n": 6, "groups": 6, "size": 3, "pad": 1, "stride_x": 2, "stride_y": 2},
+    {"c": 4, "h": 40, "w": 40, "n": 12, "groups": 2, "size": 3, "pad": 1},
+    {"c": 5, "h": 3, "w": 3, "n": 9, "size": 3, "pad": 1},  # planes too small for a call each
+]
+
+
+@pytest.mark.parametrize("batch_normalize", [0, 1])
+@pytest.mark.parametrize("activation", ["linear", "leaky", "mish", "normalize_channels"])
+@pytest.mark.parametrize("options", FINISHED)
+def test_finishing_at_once_has_the_bits_of_pass_after_pass(
+    options: dict[str, int], activation: str, batch_normalize: int, threads: int
+) -> None:
+    """A forward that keeps x for a backward goes over memory once for each step."""
+    rng = np.random.default_rng(11)
+    for profile in ("pjreddie-cpu", "alexeyab-cpu", "hank-ai-cpu"):
+        layer = convolutional(profile, activation, batch_normalize=batch_normalize, **options)
+        for name in ("weights", "biases", *(("scales", "rolling_mean") if batch_normalize else ())):
+            layer.array(name)[...] = rng.normal(size=layer.array(name).shape)
+        if batch_normalize:
+            layer.array("rolling_variance")[...] = rng.uniform(0.2, 3, options["n"])
+        x = rng.normal(size=(2, options["c"], options["h"], options["w"])).astype(np.float32)
+        assert_same_bits(layer.forward(x), layer.forward(x, cache=True), profile)
