@@ -1,7 +1,7 @@
 /* A parallel-for over independent outputs.
  *
  * One pool for the process: threads start with the first large job and sleep on a condition variable between jobs, so that they take
- * nothing from another library's threads. Before they fall asleep they look for the next job for some 50 microseconds, which is what
+ * nothing from another library's threads. Before they fall asleep they look for the next job for some 20 microseconds, which is what
  * lies between the layers of a network: to wake one takes as long as a small layer's work. The cut of a range depends on its length and the number of threads alone, and since
  * every item writes its own outputs, no bit depends on either. A second job that arrives while the pool works runs on its caller's
  * thread. After a fork the child starts a pool of its own. */
