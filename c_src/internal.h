@@ -76,6 +76,8 @@ status normalize_output(layer *batchnorm, float *output, const network_state *st
 status activate_output(layer *l, float *output, extent e, const float *biases, const network_state *state, int host);
 /* delta of what went into the activation, from l->delta, in place */
 void activation_delta(layer *l, extent e);
+/* delta, of an output, becomes that of what came before batchnorm or bias and activation, in place; their gradients are added. */
+status delta_of_sums(layer *l, extent e, const float *output, float *delta, const network_state *state);
 /* The arrays that a batchnorm's backward and update work with. */
 status ensure_gradients(layer *batchnorm);
 /* What an in-place batchnorm does to the delta of its host's output. */
@@ -90,6 +92,8 @@ status copy_delta(const layer *l, const network_state *state, write_delta write)
 status delta_before_blur(const layer *l, const network_state *state, float **sharp);
 /* *updates is an array of as many floats as the parameters, zeros at first. */
 status ensure_updates(float **updates, const float *parameters);
+/* Those of the weights and biases that a layer has. */
+status ensure_all_updates(layer *l);
 /* updates -= decay * batch * parameters; parameters += rate / batch * updates; updates *= momentum */
 void move_parameters(float *parameters, float *updates, size_t n, const update_options *o, float decay);
 convolution_shape shape_of_group(const layer *l);

@@ -11,14 +11,8 @@ static status forward_connected_layer(layer *l, const network_state *state) {
 
 static status backward_connected_layer(layer *l, const network_state *state) {
     extent e = {state->batch, l->outputs, 1};
-    status done = ensure_updates(&l->weight_updates, l->weights);
-    if (done == STATUS_OK && l->biases) done = ensure_updates(&l->bias_updates, l->biases);
-    if (done != STATUS_OK) return done;
-    activation_delta(l, e);
-    if (l->batchnorm)
-        done = normalize_delta(l->batchnorm, l->delta, state);
-    else
-        bias_gradients(l->delta, e, l->bias_updates);
+    status done = ensure_all_updates(l);
+    if (done == STATUS_OK) done = delta_of_sums(l, e, l->output, l->delta, state);
     if (done != STATUS_OK) return done;
     connected_weight_gradients(l->delta, state->input, state->batch, l->inputs, l->outputs, l->weight_updates);
     if (state->delta) connected_input_gradients(l->delta, l->weights, state->batch, l->inputs, l->outputs, state->delta);

@@ -45,12 +45,7 @@ status delta_before_blur(const layer *l, const network_state *state, float **sha
 static status backward_sharp(layer *l, const network_state *state, const float *output, float *delta) {
     convolution_shape s = shape_of_group(l);
     extent e = {state->batch, l->n, s.out_h * s.out_w};
-    status done = STATUS_OK;
-    gradient_channels(output, l->activation_input, e, l->activation, &l->layer_rule.arithmetic, delta);
-    if (l->batchnorm)
-        done = normalize_delta(l->batchnorm, delta, state);
-    else
-        bias_gradients(delta, e, l->bias_updates);
+    status done = delta_of_sums(l, e, output, delta, state);
     if (done == STATUS_OK) done = add_weight_gradients(l, state, &s, delta);
     if (done == STATUS_OK && state->delta) done = add_input_gradients(l, state, &s, delta, state->delta);
     return done;
@@ -58,8 +53,7 @@ static status backward_sharp(layer *l, const network_state *state, const float *
 
 status backward_convolutional_layer(layer *l, const network_state *state) {
     if (l->xnor) return fail(STATUS_UNSUPPORTED, "has no backward with xnor");
-    status done = ensure_updates(&l->weight_updates, l->weights);
-    if (done == STATUS_OK && l->biases) done = ensure_updates(&l->bias_updates, l->biases);
+    status done = ensure_all_updates(l);
     if (done != STATUS_OK || !l->blur) return done == STATUS_OK ? backward_sharp(l, state, l->output, l->delta) : done;
     float *sharp = NULL;
     done = delta_before_blur(l, state, &sharp);

@@ -45,11 +45,6 @@ static status forward_local_layer(layer *l, const network_state *state) {
     return activate_output(l, l->output, (extent){state->batch, l->n, l->out_h * l->out_w}, NULL, state, 0);
 }
 
-static status ensure_all_updates(layer *l) {
-    status s = ensure_updates(&l->weight_updates, l->weights);
-    return s == STATUS_OK && l->biases ? ensure_updates(&l->bias_updates, l->biases) : s;
-}
-
 static status backward_local_layer(layer *l, const network_state *state) {
     local_shape s = shape_of(l);
     if (ensure_all_updates(l) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
@@ -88,12 +83,7 @@ static status backward_deconvolutional_layer(layer *l, const network_state *stat
     local_shape s = shape_of(l);
     extent e = {state->batch, l->n, l->out_h * l->out_w};
     status done = ensure_all_updates(l);
-    if (done != STATUS_OK) return done;
-    activation_delta(l, e);
-    if (l->batchnorm)
-        done = normalize_delta(l->batchnorm, l->delta, state);
-    else
-        bias_gradients(l->delta, e, l->bias_updates);
+    if (done == STATUS_OK) done = delta_of_sums(l, e, l->output, l->delta, state);
     if (done != STATUS_OK) return done;
     deconvolution_weight_gradients(state->input, l->delta, state->batch, &s, l->weight_updates);
     if (state->delta) deconvolution_input_gradients(l->weights, l->delta, state->batch, &s, state->delta);

@@ -14,10 +14,13 @@ status prepare_delta(layer *l, size_t batch, delta_start start) {
     return STATUS_OK;
 }
 
+status ensure_all_updates(layer *l) {
+    status s = l->weights ? ensure_updates(&l->weight_updates, l->weights) : STATUS_OK;
+    return s == STATUS_OK && l->biases ? ensure_updates(&l->bias_updates, l->biases) : s;
+}
+
 status prepare_gradients(layer *l) {
-    status s = STATUS_OK;
-    if (l->weights) s = ensure_updates(&l->weight_updates, l->weights);
-    if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
+    status s = ensure_all_updates(l);
     if (s == STATUS_OK && l->rolling_variance) s = ensure_gradients(l);
     if (s == STATUS_OK && l->batchnorm) s = prepare_gradients(l->batchnorm);
     for (size_t i = 0; s == STATUS_OK && i < l->n_inner; ++i)
@@ -68,6 +71,13 @@ void activation_delta(layer *l, extent e) {
     gradient_channels(l->output, l->activation_input, e, l->activation, &l->layer_rule.arithmetic, l->delta);
 }
 
+status delta_of_sums(layer *l, extent e, const float *output, float *delta, const network_state *state) {
+    gradient_channels(output, l->activation_input, e, l->activation, &l->layer_rule.arithmetic, delta);
+    if (l->batchnorm) return normalize_delta(l->batchnorm, delta, state);
+    bias_gradients(delta, e, l->bias_updates);
+    return STATUS_OK;
+}
+
 /* ---- deltas ------------------------------------------------------------------------------------------------------------------ */
 
 void add_delta(const layer *l, const network_state *state, const float *delta) {
@@ -99,8 +109,7 @@ void move_parameters(float *parameters, float *updates, size_t n, const update_o
 }
 
 status update_weights(layer *l, const update_options *o) {
-    status s = ensure_updates(&l->weight_updates, l->weights);
-    if (s == STATUS_OK && l->biases) s = ensure_updates(&l->bias_updates, l->biases);
+    status s = ensure_all_updates(l);
     if (s == STATUS_OK && l->batchnorm) s = ensure_gradients(l->batchnorm);
     if (s != STATUS_OK) return s;
     if (l->biases) move_parameters(l->biases, l->bias_updates, array_size(l->biases), o, 0);
