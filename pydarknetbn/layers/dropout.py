@@ -7,6 +7,7 @@ import numpy as np
 from .. import _native
 from ..errors import ShapeError
 from ..options import Section
+from . import passthrough
 from .base import Context, Layer, layer_rule, made
 
 __all__ = ["WITHOUT_EFFECT", "build", "draw_mask"]
@@ -18,17 +19,9 @@ def build(section: Section, context: Context) -> Layer:
     """The layer of a [dropout] section, whose output is that of the layer before; with dropblock=1 it has no trainer."""
     probability, blocks = section.number("probability", context.dialect.dropout_probability), section.flag("dropblock")
     trainer = made(section, "dropout", *context.in_shape, probability, layer_rule(context))
-    return Layer(
-        type=section.type,
-        index=section.index,
-        line=section.line,
-        in_shape=context.in_shape,
-        out_shape=context.in_shape,
-        native=None,
-        flat=context.flat,
-        origin=context.layers[-1] if context.layers else None,
-        trainer=None if blocks else trainer,
-    )
+    layer = passthrough.build(section, context)
+    layer.trainer = None if blocks else trainer
+    return layer
 
 
 def draw_mask(layer: Layer, batch: int, generator: np.random.Generator) -> None:
