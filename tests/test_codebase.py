@@ -20,7 +20,7 @@ TABLE = [path for path in PYTHON if path.is_relative_to(PACKAGE / "dialect")]
 FILE_LINES, FUNCTION_LINES = 300, 40
 FORKS = re.compile(r"pjreddie|alexeyab|hank.?ai", re.IGNORECASE)
 # Defaults that the public surface names: file, function, argument.
-DEFAULTS = {("bn.py", "__init__", "profile"), ("cfg.py", "read_cfg", "dialect")}
+DEFAULTS = {("layer.py", "__init__", "profile"), ("cfg.py", "read_cfg", "dialect")}
 # Numbers this small are epsilons, which belong to the table of profiles.
 SMALL = 1e-3
 # What a shortcut adds to the sum of its weights, and normalize_channels to that of its channels: the same in both forks.

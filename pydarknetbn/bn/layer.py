@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _native
-from ._native import Array, lib
-from .dialect import profile_named
-from .errors import DtypeError, ShapeError, StateError
+from .. import _native
+from .._native import Array, lib
+from ..dialect import profile_named
+from ..errors import DtypeError, ShapeError, StateError
 
 __all__ = ["BatchNorm"]
 
