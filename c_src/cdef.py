@@ -13,8 +13,11 @@ def marked(path: Path) -> str:
     return re.sub(r'#include "(.+)"', lambda found: marked(path.parent / found[1]), text)
 
 
+# What Python gives a statistics_exchange; the core calls it as any other function.
+CALLBACK = 'extern "Python" status exchange_statistics(void *, exchanged, double *, size_t);'
+
 header, target = (Path(argument) for argument in sys.argv[1:])
 ffi = FFI()
-ffi.cdef(marked(header))
+ffi.cdef(marked(header) + CALLBACK)
 ffi.set_source("pydarknetbn._core", '#include "darknetbn.h"')
 ffi.emit_c_code(str(target))

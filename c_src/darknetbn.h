@@ -20,7 +20,15 @@
 
 /* cdef begin */
 
-typedef enum { STATUS_OK, STATUS_OUT_OF_MEMORY, STATUS_SHAPE, STATUS_NUMERICS, STATUS_STATE, STATUS_UNSUPPORTED } status;
+typedef enum {
+    STATUS_OK,
+    STATUS_OUT_OF_MEMORY,
+    STATUS_SHAPE,
+    STATUS_NUMERICS,
+    STATUS_STATE,
+    STATUS_UNSUPPORTED,
+    STATUS_EXCHANGE /* what a statistics_exchange was given failed; its giver knows why */
+} status;
 
 #include "rules.h"
 
@@ -66,6 +74,19 @@ typedef struct workspace workspace;
 
 #include "losses.h"
 
+/* What a batchnorm hands out on its way, and takes back. exchange gets the values of this process and leaves those to go on with;
+ * n counts them. A status other than STATUS_OK ends the pass before a parameter or rolling array changes. It is called without a
+ * lock of the core's, between the loops over the batch.
+ *   EXCHANGED_MOMENTS     forward: n, mean (c), sum of (x - mean)^2 (c), in double
+ *   EXCHANGED_DELTA_SUMS  backward in training: sum of delta (c), sum of delta * (x - mean) (c), in double */
+typedef enum { EXCHANGED_MOMENTS, EXCHANGED_DELTA_SUMS } exchanged;
+typedef struct {
+    status (*exchange)(void *handle, exchanged what, double *values, size_t n);
+    void *handle;
+    int in_inference; /* moments also outside training */
+    int normalizes;   /* the moments that come back normalise, the rule gives epsilons and denominators; else they are only told */
+} statistics_exchange;
+
 typedef struct {
     const float *input;          /* (batch, inputs) of the layer before */
     const float *const *sources; /* outputs of the layers that from= and layers= name, in that order */
@@ -75,6 +96,7 @@ typedef struct {
     int allow_degenerate; /* one value for each channel in training: give the fork's NaN instead of STATUS_NUMERICS */
     size_t steps;         /* recurrent layers: the batch is (steps, sequences); 0 stands for 1 */
     workspace *workspace; /* whose scratch the layers use in turn; NULL: each takes its own for the call */
+    const statistics_exchange *exchange; /* of the layer's batchnorm, not of layers inside a recurrent one; NULL: none */
     /* backward */
     float *delta;                /* of the layer before, (batch, inputs), or NULL: nobody wants it */
     float *const *source_deltas; /* of the sources, each or NULL */
@@ -160,6 +182,7 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     loss_statistics statistics;                /* of that */
     size_t x_batch, x_norm_batch, delta_batch; /* images that each is of, 0 none */
     cached cached;                             /* what the last forward left for a backward */
+    size_t exchanged;                          /* values in a channel of which an exchange made mean and variance, 0: none did */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
     int freeze_parameters;                     /* update changes nothing */
 
@@ -228,7 +251,7 @@ status resize_batchnorm_layer(layer *l, size_t h, size_t w);
 /* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
 /* delta and input_delta: the caller's, of the layer's output and input; the layer's own delta stays as it is. */
-status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train);
+status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, const network_state *state);
 /* Makes l->x_norm, which is else NULL: of the last training forward that kept x, until the next. STATUS_STATE where there is none. */
 status make_x_norm(layer *l);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
@@ -358,6 +381,7 @@ typedef struct {
     float *scale_updates, *bias_updates; /* backward adds to them; biases: or NULL */
     float *mean_delta, *variance_delta;  /* backward: overwritten, unless constant */
     int constant;                        /* backward: mean and variance do not depend on x */
+    size_t count;                        /* carry: values that mean and variance are of; else 0: those of the batch */
 } batchnorm_pass;
 
 void batchnorm_train(const batchnorm_pass *p);
@@ -366,6 +390,11 @@ void batchnorm_backward(const batchnorm_pass *p);
 void batchnorm_train_plain(const batchnorm_pass *p);
 void batchnorm_infer_plain(const batchnorm_pass *p);
 void batchnorm_backward_plain(const batchnorm_pass *p);
+/* What an exchange hands out, see there. The order of the sums is this package's own: eight by turns, through batch and pixels. */
+void batchnorm_moments(const batchnorm_pass *p, double *values);
+void batchnorm_delta_sums(const batchnorm_pass *p, double *sums);
+/* The end of a backward whose mean_delta and variance_delta are there. */
+void batchnorm_carry(const batchnorm_pass *p);
 
 typedef struct {
     size_t c, h, w, n, out_h, out_w; /* of one group; n filters */

@@ -66,6 +66,8 @@ status convolve_signs(const layer *l, const network_state *state, convolution_sh
 void drop_x_norm(layer *batchnorm);
 /* The inference of a batchnorm that works in place and keeps nothing; its forward counts as done. */
 batchnorm_pass inference_of(layer *batchnorm);
+/* Whether a pass hands moments out. */
+int exchanges(const network_state *state);
 /* What an in-place batchnorm does to its host's output (batch, c, h*w). */
 status normalize_output(layer *batchnorm, float *output, const network_state *state);
 

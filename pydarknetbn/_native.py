@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DtypeError, NumericsError, ShapeError, StateError, UnsupportedError
+from .errors import DtypeError, NumericsError, ShapeError, StateError, SyncError, UnsupportedError
 
 try:
     from ._core import ffi, lib
@@ -56,6 +56,7 @@ _EXCEPTIONS: dict[int, type[Exception]] = {
     lib.STATUS_NUMERICS: NumericsError,
     lib.STATUS_STATE: StateError,
     lib.STATUS_UNSUPPORTED: UnsupportedError,
+    lib.STATUS_EXCHANGE: SyncError,
 }
 
 

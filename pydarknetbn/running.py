@@ -12,6 +12,7 @@ import numpy as np
 from . import _native
 from ._native import CData, ffi, lib
 from .errors import StateError, UnsupportedError
+from .exchanging import Exchange, exchanging
 from .layers import Layer
 from .layers.dropout import draw_mask
 from .training.backpropagation import Pass, prepare_delta
@@ -95,6 +96,7 @@ class Runner:
         self._plan: Plan | None = None  # made by the first forward that needs it
         self.workspace = _workspace(0)
         self.done: Pass | None = None
+        self.exchanges: dict[int, Exchange] = {}  # of the batchnorms of layers, by their numbers
 
     def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> Pass:
         """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
@@ -166,7 +168,8 @@ class Runner:
                 if plan and layer.index in plan.place:
                     place = plan.place[layer.index]
                     _native.check(lib.lend_output(native, self.workspace, place, plan.floats[place], state.batch), where)
-                _native.check(lib.forward_layer(native, state), where)
+                with exchanging(state, self.exchanges.get(layer.index), where):
+                    _native.check(lib.forward_layer(native, state), where)
             if layer.native is not None:
                 current = layer.native.output
             outputs.append(current)

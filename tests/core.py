@@ -116,8 +116,9 @@ class CoreLayer:
     def backward(self, delta: Array, *, train: bool = True) -> Array:
         """Through the batchnorm alone."""
         result = np.empty_like(delta)
-        pointers = _native.floats(delta), _native.floats(result)
-        _native.check(lib.backward_batchnorm_layer(self.batchnorm, *pointers, delta.shape[0], train))
+        state = ffi.new("network_state *")
+        state.batch, state.train = delta.shape[0], train
+        _native.check(lib.backward_batchnorm_layer(self.batchnorm, _native.floats(delta), _native.floats(result), state))
         self.delta = result
         return result
 

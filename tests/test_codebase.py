@@ -30,7 +30,7 @@ C_EPSILONS = {("shortcut.c", "0.0001F"), ("curves.h", "0.0001F")}
 FLOORS = {
     0: {"contents", "dialect", "errors", "extras", "files", "npz"},
     1: {"options", "cfg", "programs", "rewriting", "trees"},
-    3: {"_native"},
+    3: {"_native", "exchanging"},
     4: {"_reading", "bn", "boxes", "cpu", "detections", "draw", "image", "layers", "sync"},
     5: {"building", "detecting", "loading", "network", "recurrence", "running", "training", "variances", "weights"},
     6: {"checking", "convert", "differing", "doctor", "folding", "linting"},

@@ -71,7 +71,7 @@ static void forward_divisors(const channel_group *g, divisor *divisors) {
 
 static delta_terms terms_of(const batchnorm_pass *p, size_t f) {
     const double cancels = 0x1p-10;
-    size_t count = p->batch * p->spatial;
+    size_t count = p->count ? p->count : p->batch * p->spatial;
     delta_terms t = {.mean = p->mean[f], .scale = p->scales[f], .count = (double)count, .least = 0x1p-125F};
     t.root = batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
     t.inverse = 1 / t.root;
@@ -192,11 +192,8 @@ static void use_sums(const channel_group *g, delta_sums sums) {
     }
 }
 
-static void backward_group(const channel_group *g) {
+static void carry_group(const channel_group *g) {
     const batchnorm_pass *p = g->j->p;
-    delta_sums sums = {{0}};
-    sum_deltas(g, sums);
-    use_sums(g, sums);
     delta_terms terms[LARGEST_VECTOR];
     for (size_t i = 0; i < g->channels; ++i) terms[i] = terms_of(p, g->first + i);
     plane_deltas d = {.n = p->spatial, .planes = g->channels, .terms = terms, .constant = p->constant};
@@ -205,6 +202,13 @@ static void backward_group(const channel_group *g) {
         d.x = p->x + offset, d.delta = p->input + offset, d.output = p->output + offset;
         g->j->variant->carry(&d);
     }
+}
+
+static void backward_group(const channel_group *g) {
+    delta_sums sums = {{0}};
+    sum_deltas(g, sums);
+    use_sums(g, sums);
+    carry_group(g);
 }
 
 /* ---- the passes ------------------------------------------------------------------------------------------------------------- */
@@ -228,6 +232,11 @@ static void train_groups(void *context, size_t begin, size_t end, size_t thread)
 static void backward_groups(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     over_groups(context, begin, end, backward_group);
+}
+
+static void carry_groups(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    over_groups(context, begin, end, carry_group);
 }
 
 /* In groups of so many vectors, of fewer where there would be less than one for each thread */
@@ -266,4 +275,8 @@ void batchnorm_infer(const batchnorm_pass *p) {
 
 void batchnorm_backward(const batchnorm_pass *p) {
     in_groups(p, 1, 12, backward_groups);
+}
+
+void batchnorm_carry(const batchnorm_pass *p) {
+    in_groups(p, 1, 6, carry_groups);
 }

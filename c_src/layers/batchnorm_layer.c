@@ -4,12 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../internal.h"
-#include "../kernels/kernels.h"
+#include "batchnorm.h"
 
 static status normalize_input(layer *l, const float *input, float *output, const network_state *state);
-static status backward_standalone(layer *l, const network_state *state);
-static status update_standalone(layer *l, const update_options *o);
 
 static status forward_standalone(layer *l, const network_state *state) {
     return normalize_input(l, state->input, l->output, state);
@@ -21,8 +18,8 @@ status make_batchnorm_layer(layer **made, size_t c, size_t h, size_t w, const ba
     if (!l) return STATUS_SHAPE;
     l->batchnorm_rule = *rule;
     l->forward = forward_standalone;
-    l->backward = backward_standalone;
-    l->update = update_standalone;
+    l->backward = backward_standalone_batchnorm;
+    l->update = update_standalone_batchnorm;
     float **parameters[] = {&l->scales, &l->biases, &l->rolling_mean, &l->rolling_variance};
     for (size_t i = 0; i < 4; ++i) {
         *parameters[i] = make_array(c);
@@ -59,7 +56,7 @@ status resize_batchnorm_layer(layer *l, size_t h, size_t w) {
     return STATUS_OK;
 }
 
-static status ensure_channels(layer *l, float **const *fields, size_t n_fields) {
+status ensure_channels(layer *l, float **const *fields, size_t n_fields) {
     for (size_t i = 0; i < n_fields; ++i)
         if (ensure_array(fields[i], l->c) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
     return STATUS_OK;
@@ -81,9 +78,7 @@ static int overlap(const float *a, size_t n, const float *b, size_t m) {
     return a && b && (uintptr_t)a < (uintptr_t)(b + m) && (uintptr_t)b < (uintptr_t)(a + n);
 }
 
-/* A caller may give a view of an array that the pass writes: such an input is copied to the output first. written: two arrays of n
- * floats and two of c. */
-static const float *readable(const float *input, size_t n, float *output, const float *const *written, size_t c) {
+const float *readable(const float *input, size_t n, float *output, const float *const *written, size_t c) {
     int disturbed = input != output && overlap(input, n, output, n);
     for (size_t i = 0; i < 4; ++i) disturbed |= overlap(input, n, written[i], i < 2 ? n : c);
     if (disturbed) memmove(output, input, n * sizeof *output);
@@ -105,7 +100,7 @@ status make_x_norm(layer *l) {
     return STATUS_OK;
 }
 
-static status keep_x_norm(layer *l) {
+status keep_x_norm(layer *l) {
     return l->x_norm_batch ? make_x_norm(l) : STATUS_OK;
 }
 
@@ -114,20 +109,43 @@ static int keeps_x_norm(const layer *l, const network_state *state) {
     return state->cache && state->train && array_users(l->mean) > 1;
 }
 
-/* Everything that can fail in a forward, before anything changes. */
+static void forget_cached(layer *l) {
+    l->x_batch = l->x_norm_batch = 0;
+    l->cached = CACHED_NOTHING;
+}
+
+/* Everything that can fail in a forward, but for an exchange, before anything changes. kept: three arrays of c */
 static status prepare_forward(layer *l, size_t floats, const network_state *state, int with_x_norm, float **kept) {
     float **channels[] = {&l->mean, &l->variance};
-    status s = check_batchnorm_layer(l, floats / l->c, state);
+    status s = exchanges(state) && state->exchange->normalizes ? STATUS_OK : check_batchnorm_layer(l, floats / l->c, state);
     if (s == STATUS_OK && state->cache && !state->train) s = keep_x_norm(l);
     if (s == STATUS_OK && state->cache) s = ensure_array(&l->x, floats);
     if (s == STATUS_OK && with_x_norm) s = ensure_array(&l->x_norm, floats);
     if (s == STATUS_OK && state->train) s = ensure_channels(l, channels, 2);
-    if (s == STATUS_OK && state->train && !(*kept = make_array(l->c))) s = STATUS_OUT_OF_MEMORY;
-    if (s == STATUS_OUT_OF_MEMORY) { /* one of the arrays may be new and empty */
-        l->x_batch = l->x_norm_batch = 0;
-        l->cached = CACHED_NOTHING;
-    }
+    if (s == STATUS_OK && (state->train || exchanges(state)) && !(*kept = make_array(3 * l->c))) s = STATUS_OUT_OF_MEMORY;
+    if (s == STATUS_OUT_OF_MEMORY) forget_cached(l); /* one of the arrays may be new and empty */
     return s;
+}
+
+/* In training they become the layer's. */
+static void take_statistics(layer *l, const statistics_of_all *all, int train, batchnorm_pass *p) {
+    if (train) {
+        memcpy(l->mean, all->mean, l->c * sizeof *l->mean);
+        memcpy(l->variance, all->variance, l->c * sizeof *l->variance);
+    } else {
+        p->mean = all->mean, p->variance = all->variance;
+    }
+}
+
+/* What a forward left for a backward */
+static void note_forward(layer *l, const network_state *state, const float *x_norm, size_t exchanged) {
+    if (state->cache) l->x_batch = state->batch;
+    if (state->train) {
+        l->x_norm_batch = state->cache ? state->batch : 0;
+        l->exchanged = exchanged;
+        if (!x_norm) drop_x_norm(l);
+    }
+    l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
 }
 
 static status normalize_input(layer *l, const float *input, float *output, const network_state *state) {
@@ -135,15 +153,23 @@ static status normalize_input(layer *l, const float *input, float *output, const
     float *kept = NULL;
     int with_x_norm = keeps_x_norm(l, state);
     status s = prepare_forward(l, floats, state, with_x_norm, &kept);
-    if (s != STATUS_OK) return s;
+    batchnorm_pass p = {.batch = state->batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule, .input = input};
+    statistics_of_all all = {0};
+    if (s == STATUS_OK && kept) all.kept = kept, all.mean = kept + l->c, all.variance = kept + 2 * l->c;
+    if (s == STATUS_OK) s = exchange_moments(l, &p, state, &all);
+    if (s != STATUS_OK) {
+        array_release(kept);
+        if (exchanges(state)) forget_cached(l);
+        return s;
+    }
     float *x = state->cache ? l->x : NULL, *x_norm = with_x_norm ? l->x_norm : NULL;
     const float *written[] = {x, x_norm, l->mean, l->variance};
-    batchnorm_pass p = {.batch = state->batch, .c = l->c, .spatial = l->h * l->w, .rule = &l->batchnorm_rule};
     p.scales = l->scales, p.biases = l->biases;
     p.input = readable(input, floats, output, written, l->c), p.output = output;
     p.x = x, p.x_norm = x_norm, p.kept = kept;
     p.mean = state->train ? l->mean : l->rolling_mean, p.variance = state->train ? l->variance : l->rolling_variance;
-    if (state->train)
+    if (all.count) take_statistics(l, &all, state->train, &p);
+    if (state->train && !all.count)
         batchnorm_train(&p);
     else
         batchnorm_infer(&p);
@@ -152,12 +178,7 @@ static status normalize_input(layer *l, const float *input, float *output, const
         move_rolling(l, l->rolling_variance, kept);
     }
     array_release(kept);
-    if (x) l->x_batch = state->batch;
-    if (state->train) {
-        l->x_norm_batch = x ? state->batch : 0;
-        if (!x_norm) drop_x_norm(l);
-    }
-    l->cached = !state->cache ? CACHED_NOTHING : state->train ? CACHED_TRAINING : CACHED_INFERENCE;
+    note_forward(l, state, x_norm, all.count);
     return STATUS_OK;
 }
 
@@ -175,8 +196,7 @@ status normalize_output(layer *l, float *output, const network_state *state) {
     return normalize_input(l, output, output, state);
 }
 
-/* Whether it lies in an array of the layer's own, of which it may be a caller's view */
-static int is_own(const layer *l, const float *output, size_t n) {
+int is_own(const layer *l, const float *output, size_t n) {
     const float *own[] = {l->output,   l->x,          l->x_norm,         l->delta,           l->mean,
                           l->variance, l->mean_delta, l->variance_delta, l->scale_updates,   l->bias_updates,
                           l->scales,   l->biases,     l->rolling_mean,   l->rolling_variance};
@@ -197,98 +217,4 @@ status forward_batchnorm_layer(layer *l, const network_state *state, float *outp
     status s = forward_layer(l, state);
     if (s == STATUS_OK) memcpy(output, l->output, state->batch * l->outputs * sizeof *output);
     return s;
-}
-
-static status ready_for_backward(const layer *l, size_t batch, int train) {
-    if (l->x_batch && l->cached == CACHED_NOTHING)
-        return fail(STATUS_STATE, "the last forward was one that kept no x; backward needs a training forward before it");
-    if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");
-    if (train && l->cached == CACHED_INFERENCE)
-        return fail(STATUS_STATE,
-                    "the last forward was an inference forward; backward in training needs a training forward before it");
-    if (l->x_batch != batch || l->x_norm_batch != batch)
-        return fail(STATUS_STATE, "the last forward was of %zu images and the last training forward of %zu, delta is of %zu",
-                    l->x_batch, l->x_norm_batch, batch);
-    return STATUS_OK;
-}
-
-status ensure_gradients(layer *l) {
-    float **fields[] = {&l->mean_delta, &l->variance_delta, &l->scale_updates, &l->bias_updates};
-    return ensure_channels(l, fields, 4);
-}
-
-/* Whether a backward takes the rolling arrays for mean and variance */
-static int uses_rolling(const layer *l, int train) {
-    return !train && l->batchnorm_rule.eval_statistics != STATISTICS_BATCH;
-}
-
-/* Everything that can fail in a backward, before anything changes. */
-static status prepare_backward(layer *l, size_t batch, int train) {
-    status s = ready_for_backward(l, batch, train);
-    if (s == STATUS_OK) s = ensure_gradients(l);
-    return s == STATUS_OK && uses_rolling(l, train) ? keep_x_norm(l) : s; /* it is not a quotient of the rolling arrays */
-}
-
-/* delta and output: of the layer's output and of its input */
-static void backward(layer *l, const float *delta, float *output, size_t batch, int train) {
-    const batchnorm_rule *rule = &l->batchnorm_rule;
-    int rolling = uses_rolling(l, train);
-    const float *updates[] = {NULL, NULL, l->scale_updates, l->bias_updates},
-                *deltas[] = {NULL, NULL, l->mean_delta, l->variance_delta};
-    size_t n = batch * l->outputs;
-    delta = readable(readable(delta, n, output, updates, l->c), n, output, deltas, l->c);
-    batchnorm_pass p = {.batch = batch, .c = l->c, .spatial = l->h * l->w, .rule = rule, .scales = l->scales};
-    p.input = delta, p.output = output, p.x = l->x, p.x_norm = l->x_norm;
-    p.mean = rolling ? l->rolling_mean : l->mean, p.variance = rolling ? l->rolling_variance : l->variance;
-    p.scale_updates = l->scale_updates, p.bias_updates = rule->bias_gradient ? l->bias_updates : NULL;
-    p.mean_delta = l->mean_delta, p.variance_delta = l->variance_delta;
-    p.constant = rolling && rule->eval_statistics == STATISTICS_CONSTANT;
-    batchnorm_backward(&p);
-}
-
-status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, size_t batch, int train) {
-    status s = prepare_backward(l, batch, train);
-    if (s != STATUS_OK) return s;
-    size_t n = batch * l->outputs;
-    int own = is_own(l, input_delta, n);
-    if (own && ensure_array(&l->delta, n) != STATUS_OK) return STATUS_OUT_OF_MEMORY;
-    size_t before = enter_float_mode(get_flush_denormals());
-    backward(l, delta, own ? l->delta : input_delta, batch, train);
-    leave_float_mode(before);
-    if (own) memmove(input_delta, l->delta, n * sizeof *delta);
-    return STATUS_OK;
-}
-
-status normalize_delta(layer *l, float *delta, const network_state *state) {
-    status s = prepare_backward(l, state->batch, state->train);
-    if (s == STATUS_OK) backward(l, delta, delta, state->batch, state->train);
-    return s;
-}
-
-/* From the layer's delta into that of the layer before, which is overwritten: the forks' copy. */
-static status backward_standalone(layer *l, const network_state *state) {
-    status s = normalize_delta(l, l->delta, state);
-    if (s == STATUS_OK && state->delta) memcpy(state->delta, l->delta, state->batch * l->outputs * sizeof *l->delta);
-    return s;
-}
-
-static status update_standalone(layer *l, const update_options *o) {
-    if (!l->batchnorm_rule.trains_standalone) return STATUS_OK;
-    status s = ensure_gradients(l);
-    return s == STATUS_OK ? update_batchnorm_layer(l, o->batch, o->learning_rate, o->momentum, o->decay) : s;
-}
-
-/* parameter += learning_rate/batch * updates; updates *= momentum (AlexeyAB/darknet src/batchnorm_layer.c; no decay) */
-status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay) {
-    (void)decay;
-    if (!l->scale_updates) return fail(STATUS_STATE, "update needs a backward before it");
-    if (l->freeze_parameters) return STATUS_OK;
-    size_t before = enter_float_mode(get_flush_denormals());
-    float rate = learning_rate / (float)batch;
-    axpy_cpu(l->c, rate, l->bias_updates, l->biases);
-    scal_cpu(l->c, momentum, l->bias_updates);
-    axpy_cpu(l->c, rate, l->scale_updates, l->scales);
-    scal_cpu(l->c, momentum, l->scale_updates);
-    leave_float_mode(before);
-    return STATUS_OK;
 }

@@ -38,7 +38,7 @@ static void forget_pointers(layer *l) {
     l->sources = NULL;
     l->mask = l->map = NULL;
     l->softmax_tree = NULL;
-    l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = l->sequences = l->n_inner = l->kept_steps = 0;
+    l->batch = l->x_batch = l->x_norm_batch = l->delta_batch = l->sequences = l->n_inner = l->kept_steps = l->exchanged = 0;
     l->cached = CACHED_NOTHING;
 }
 

@@ -51,7 +51,7 @@ static void finish_values(const void *context, float *x, size_t n, size_t channe
 /* Nothing of it is kept or of the whole batch, and planes are large enough for a call each. */
 static int finishes_at_once(const layer *l, const network_state *state, const convolution_shape *s) {
     enum { SMALL_PLANE = 16 };
-    return !l->xnor && !state->cache && !(l->batchnorm && state->train) && !is_over_channels(l->activation) &&
+    return !l->xnor && !state->cache && !(l->batchnorm && (state->train || exchanges(state))) && !is_over_channels(l->activation) &&
            s->out_h * s->out_w >= SMALL_PLANE;
 }
 

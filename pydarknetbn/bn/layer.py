@@ -162,8 +162,9 @@ class BatchNorm:
                 f"{self!r}: the last forward was of shape {self._shape}, delta is of {delta.shape}; "
                 "call forward(x, train=True) with an x of delta's shape"
             )
-        arguments = (_native.floats(delta), _native.floats(result), delta.shape[0], train)
-        status = lib.backward_batchnorm_layer(self._layer, *arguments)
+        state = _native.ffi.new("network_state *")
+        state.batch, state.train = delta.shape[0], train
+        status = lib.backward_batchnorm_layer(self._layer, _native.floats(delta), _native.floats(result), state)
         _native.check(status, f"{self!r} backward(train={train})")
         self._delta = result
         return result

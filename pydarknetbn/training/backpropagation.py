@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from .. import _native
 from .._native import Array, CData, ffi, lib
 from ..dialect import TrainingRule
 from ..errors import ShapeError, UnsupportedError
+from ..exchanging import Exchange, exchanging
 from ..layers import Layer
 
 __all__ = [
@@ -89,7 +91,14 @@ def _numbers(layers: Sequence[Layer]) -> str:
 
 
 def backpropagate(
-    layers: Sequence[Layer], done: Pass, rule: TrainingRule, *, name: str, wants_input: bool, workspace: CData
+    layers: Sequence[Layer],
+    done: Pass,
+    rule: TrainingRule,
+    *,
+    name: str,
+    wants_input: bool,
+    workspace: CData,
+    exchanges: Mapping[int, Exchange] = MappingProxyType({}),
 ) -> Array | None:
     """Carries the layers' deltas back to the input, and adds to the gradients of the parameters.
 
@@ -100,6 +109,7 @@ def backpropagate(
         name: how messages call the network.
         wants_input: whether the delta of the input is asked for.
         workspace: scratch.
+        exchanges: of the forward, by the numbers of layers.
 
     Returns:
         The delta of the input, like `done.x`.
@@ -121,7 +131,9 @@ def backpropagate(
             if native.backward == ffi.NULL:
                 raise UnsupportedError(f"{name}:{layer.line}: layer {layer.index}: no backward for [{layer.type}]")
             kept = run.point(state, layer)
-            _native.check(lib.backward_layer(native, state), f"{name}:{layer.line}: layer {layer.index} [{layer.type}]")
+            where = f"{name}:{layer.line}: layer {layer.index} [{layer.type}]"
+            with exchanging(state, exchanges.get(layer.index), where):
+                _native.check(lib.backward_layer(native, state), where)
             del kept
     return into
 

@@ -102,8 +102,10 @@ def backward(net: Network, delta: Array | Sequence[Array] | None = None, *, trai
             raise StateError(f"{name}: backward without a delta needs loss(x, truth) before it, for each backward one")
         net.runner.done = replace(done, truth=None)  # on the way back the deltas are changed
         done = done if train is None else replace(done, train=train)
-        rule, workspace = net.arithmetic.training, net.runner.workspace
-        into = backpropagate(net.layers, done, rule, name=name, wants_input=True, workspace=workspace)
+        rule, runner = net.arithmetic.training, net.runner
+        into = backpropagate(
+            net.layers, done, rule, name=name, wants_input=True, workspace=runner.workspace, exchanges=runner.exchanges
+        )
     assert into is not None
     return into
 

@@ -68,7 +68,9 @@ def _minibatch_cost(net: Network, x: Array, truth: Array) -> float:
     done = Pass(x, train=True, time_steps=net.time_steps, cache=True, truth=truth, seen=max(net.seen, 0))
     done = net.runner.run(done, keep_all=True, starts=lambda layer: start_of_delta(layer, rule))
     cost = network_cost(net.layers)
-    backpropagate(net.layers, done, rule, name=name, wants_input=False, workspace=net.runner.workspace)
+    backpropagate(
+        net.layers, done, rule, name=name, wants_input=False, workspace=net.runner.workspace, exchanges=net.runner.exchanges
+    )
     net.progress.cost = cost
     return cost
 

@@ -211,7 +211,7 @@ static void run(layer *l, shape in, const shape *sources, size_t n, size_t batch
     if (l->probability > 0 && prepare_dropout(l, batch) != STATUS_OK) fits = 0;
     if (fits && forward_layer(l, &state) == STATUS_OK && forward_layer(l, &state) == STATUS_OK) {
         if (l->backward && train) run_backward(l, &state, floats, sources, n);
-        if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, batch, train);
+        if (l->scales && l->forward && !l->batchnorm) (void)backward_batchnorm_layer(l, input, NULL, &state);
         if (l->anchors && l->mask) (void)yolo_num_detections(l, batch - 1, 0.5f);
     }
     for (size_t i = 0; i < n; ++i) free(from[i]);

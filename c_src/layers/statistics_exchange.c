@@ -1,0 +1,90 @@
+/* A batchnorm whose statistics are not, or not only, those of its own batch: see statistics_exchange in the header. */
+#include "batchnorm.h"
+
+int exchanges(const network_state *state) {
+    return state->exchange && (state->train || state->exchange->in_inference);
+}
+
+static status exchange(const statistics_exchange *e, exchanged what, double *values, size_t n) {
+    if (e->exchange(e->handle, what, values, n) == STATUS_OK) return STATUS_OK;
+    return fail(STATUS_EXCHANGE, "the exchange of its statistics failed");
+}
+
+/* n doubles, which array_release() frees */
+static double *make_doubles(size_t n) {
+    return (double *)(void *)make_dirty_array(n * (sizeof(double) / sizeof(float)));
+}
+
+static void release_doubles(double *values) {
+    array_release((float *)(void *)values);
+}
+
+/* The variance over n or n-1 */
+static float variance_of(double squares, double n, denominator d) {
+    return (float)(squares / (d == DENOMINATOR_N ? n : n - 1));
+}
+
+/* Whether a variance of n values has no divisor */
+static status check_count(const batchnorm_rule *rule, double n, const network_state *state) {
+    if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalise; give one of them a batch");
+    int divides_by_zero = n == 1 && rule->normalize_variance == DENOMINATOR_N_MINUS_1;
+    if (!divides_by_zero || state->allow_degenerate) return STATUS_OK;
+    return fail(STATUS_NUMERICS, "one value in each channel of all processes has no variance over n-1 = 0; give larger batches");
+}
+
+status exchange_moments(layer *l, const batchnorm_pass *p, const network_state *state, statistics_of_all *all) {
+    all->count = 0;
+    if (!exchanges(state)) return STATUS_OK;
+    double *values = make_doubles(1 + 2 * p->c);
+    if (!values) return STATUS_OUT_OF_MEMORY;
+    batchnorm_moments(p, values);
+    status s = exchange(state->exchange, EXCHANGED_MOMENTS, values, 1 + 2 * p->c);
+    if (s == STATUS_OK && state->exchange->normalizes) {
+        s = check_count(&l->batchnorm_rule, values[0], state);
+        all->count = s == STATUS_OK ? (size_t)values[0] : 0;
+    }
+    for (size_t f = 0; all->count && f < p->c; ++f) {
+        all->mean[f] = (float)values[1 + f];
+        all->variance[f] = variance_of(values[1 + p->c + f], values[0], l->batchnorm_rule.normalize_variance);
+        all->kept[f] = variance_of(values[1 + p->c + f], values[0], l->batchnorm_rule.keep_variance);
+    }
+    release_doubles(values);
+    return s;
+}
+
+/* Parameters take up this process's own sums. */
+static void add_updates(const batchnorm_pass *p, const double *own) {
+    for (size_t f = 0; f < p->c; ++f) {
+        double root = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
+        p->scale_updates[f] += (float)(own[p->c + f] / root);
+        if (p->bias_updates) p->bias_updates[f] += (float)own[f];
+    }
+}
+
+/* Of the sums of all; a delta is scaled before it is summed in the rule, and the sum here. */
+static void take_deltas(const batchnorm_pass *p, const double *sums) {
+    const epsilon_rule *e = &p->rule->statistic_terms;
+    for (size_t f = 0; f < p->c; ++f) {
+        double scale = (double)p->scales[f], root = batchnorm_root(p->variance[f], e, p->rule->intermediate);
+        p->mean_delta[f] = (float)(sums[f] * scale * (-1. / root));
+        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
+        p->variance_delta[f] = (float)(sums[p->c + f] * scale * (-.5 * power));
+    }
+}
+
+status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network_state *state) {
+    batchnorm_pass p = *pass;
+    double *sums = make_doubles(4 * p.c), *own = sums + 2 * p.c;
+    if (!sums) return STATUS_OUT_OF_MEMORY;
+    batchnorm_delta_sums(&p, sums);
+    for (size_t i = 0; i < 2 * p.c; ++i) own[i] = sums[i];
+    status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
+    if (s == STATUS_OK) {
+        p.count = l->exchanged;
+        add_updates(&p, own);
+        take_deltas(&p, sums);
+        batchnorm_carry(&p);
+    }
+    release_doubles(sums);
+    return s;
+}

@@ -1,0 +1,88 @@
+"""Statistics that leave a batchnorm on its way, and come back: those of several processes, or for who measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._native import CData, choices, ffi, lib
+from .errors import DarknetError, SyncError
+
+__all__ = ["Exchange", "Exchanged", "exchanging"]
+
+Exchanged: TypeAlias = Literal["moments", "delta sums"]
+_NAMES: dict[int, Any] = {value: name for name, value in choices("exchanged").items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What is done with the statistics of one batchnorm.
+
+    Args:
+        take: gets the kind and the values of this process, float64, and changes them to those to go on with. *moments*, in a
+            forward: n, the means (c), the sums of squared distances from them (c). *delta sums*, in a backward in training: the
+            sums of delta (c), of delta times x's distance from the mean (c).
+        in_inference: also outside training.
+        normalizes: the moments that come back normalise; else they are only looked at.
+    """
+
+    take: Callable[[Exchanged, NDArray[np.float64]], None]
+    in_inference: bool = False
+    normalizes: bool = True
+
+
+class _Call:
+    """An exchange on its way through the core, and what it raised there."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.error: BaseException | None = None
+
+
+@ffi.def_extern(error=lib.STATUS_EXCHANGE)  # type: ignore[untyped-decorator]
+def exchange_statistics(handle: CData, what: int, values: CData, n: int) -> int:
+    """What the core calls."""
+    call: _Call = ffi.from_handle(handle)
+    try:
+        call.exchange.take(_NAMES[what], np.frombuffer(ffi.buffer(values, n * ffi.sizeof("double")), np.float64))
+    except BaseException as error:
+        call.error = error
+        return int(lib.STATUS_EXCHANGE)
+    return int(lib.STATUS_OK)
+
+
+@contextmanager
+def exchanging(state: CData, exchange: Exchange | None, where: str) -> Iterator[None]:
+    """In the block, a pass with that state exchanges the statistics of its batchnorm; what the exchange raises is raised.
+
+    Args:
+        state: a `network_state`.
+        exchange: None: there is none.
+        where: what the message of an error is about, such as "layer 3 [convolutional]".
+
+    Raises:
+        DarknetError: the exchange's own, which then says where.
+    """
+    if exchange is None:
+        yield
+        return
+    call = _Call(exchange)
+    handle = ffi.new_handle(call)
+    made = ffi.new("statistics_exchange *")
+    made.exchange, made.handle = lib.exchange_statistics, handle
+    made.in_inference, made.normalizes = exchange.in_inference, exchange.normalizes
+    state.exchange = made
+    try:
+        yield
+    except SyncError as told:
+        error = call.error
+        if error is None:
+            raise
+        raise type(error)(f"{where}: {error}") if isinstance(error, DarknetError) else error from told
+    finally:
+        state.exchange = ffi.NULL
