@@ -181,6 +181,7 @@ struct layer { /* free_layer() and clone_layer() know each pointer */
     float cost;                                /* of the last forward with truth, over its batch */
     loss_statistics statistics;                /* of that */
     size_t x_batch, x_norm_batch, delta_batch; /* images that each is of, 0 none */
+    size_t num_batches_tracked;                /* training forwards that moved the rolling arrays */
     cached cached;                             /* what the last forward left for a backward */
     size_t exchanged;                          /* values in a channel of which an exchange made mean and variance, 0: none did */
     int freeze_statistics;                     /* rolling arrays stay in a training forward */
@@ -255,6 +256,7 @@ status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta
 /* Makes l->x_norm, which is else NULL: of the last training forward that kept x, until the next. STATUS_STATE where there is none. */
 status make_x_norm(layer *l);
 status update_batchnorm_layer(layer *l, size_t batch, float learning_rate, float momentum, float decay);
+/* statistics: rolling arrays and their count become 0; parameters: scales 1, biases 0. */
 status reset_batchnorm_layer(layer *l, int statistics, int parameters);
 
 typedef struct {

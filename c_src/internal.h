@@ -64,6 +64,8 @@ status convolve_signs(const layer *l, const network_state *state, convolution_sh
                       size_t threads);
 /* A batchnorm's x, mean or variance become others: what was made of them is no more its x_norm. */
 void drop_x_norm(layer *batchnorm);
+/* A batch more, of l->mean and the variance kept, goes into the rolling arrays. */
+void move_rolling(layer *batchnorm, const float *kept);
 /* The inference of a batchnorm that works in place and keeps nothing; its forward counts as done. */
 batchnorm_pass inference_of(layer *batchnorm);
 /* Whether a pass hands moments out. */

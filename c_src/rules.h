@@ -15,6 +15,10 @@ typedef enum {
     STATISTICS_CONSTANT
 } statistics; /* constant: rolling, and no term of theirs */
 
+/* What rolling takes of the new value: the two factors; or, of the batch number n, counted from 1, 1/n, so that it is the mean of all
+ * batches. */
+typedef enum { ROLLING_FACTORS, ROLLING_CUMULATIVE } rolling;
+
 typedef struct {
     double value;
     side side;
@@ -30,6 +34,7 @@ typedef struct {
     precision fold_factor;          /* scale / root, before it multiplies a weight; float: the bias's product too */
     denominator normalize_variance; /* the variance that normalises a training batch */
     denominator keep_variance;      /* the variance that the rolling array takes up */
+    rolling rolling;                /* cumulative: 1 - 1/n and 1/n stand for the two factors */
     double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
     double rolling_add;
     summation summation;

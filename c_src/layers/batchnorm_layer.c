@@ -31,14 +31,6 @@ status make_batchnorm_layer(layer **made, size_t c, size_t h, size_t w, const ba
     return reset_batchnorm_layer(l, 1, 1);
 }
 
-status reset_batchnorm_layer(layer *l, int statistics, int parameters) {
-    for (size_t f = 0; f < l->c; ++f) {
-        if (parameters) l->scales[f] = 1, l->biases[f] = 0;
-        if (statistics) l->rolling_mean[f] = l->rolling_variance[f] = 0;
-    }
-    return STATUS_OK;
-}
-
 void drop_x_norm(layer *l) {
     array_release(l->x_norm);
     l->x_norm = NULL;
@@ -66,12 +58,6 @@ status check_batchnorm_layer(const layer *l, size_t n, const network_state *stat
     int divides_by_zero = n == 1 && l->batchnorm_rule.normalize_variance == DENOMINATOR_N_MINUS_1;
     if (!state->train || !divides_by_zero || state->allow_degenerate) return STATUS_OK;
     return fail(STATUS_NUMERICS, "one value in each channel has no variance over n-1 = 0; give a larger batch");
-}
-
-/* rolling *= keep; rolling += add * value: two roundings and one for the product */
-static void move_rolling(layer *l, float *rolling, const float *value) {
-    scal_cpu(l->c, (float)l->batchnorm_rule.rolling_keep, rolling);
-    axpy_cpu(l->c, (float)l->batchnorm_rule.rolling_add, value, rolling);
 }
 
 static int overlap(const float *a, size_t n, const float *b, size_t m) {
@@ -173,10 +159,7 @@ static status normalize_input(layer *l, const float *input, float *output, const
         batchnorm_train(&p);
     else
         batchnorm_infer(&p);
-    if (state->train && !l->freeze_statistics) {
-        move_rolling(l, l->rolling_mean, l->mean);
-        move_rolling(l, l->rolling_variance, kept);
-    }
+    if (state->train && !l->freeze_statistics) move_rolling(l, kept);
     array_release(kept);
     note_forward(l, state, x_norm, all.count);
     return STATUS_OK;

@@ -21,6 +21,7 @@ _PJREDDIE_BN = BatchNormRule(
     fold_factor="float",
     normalize_variance="n-1",
     keep_variance="n-1",
+    rolling="factors",
     rolling_keep=0.99,
     rolling_add=0.01,
     summation="serial",

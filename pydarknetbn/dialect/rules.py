@@ -64,6 +64,7 @@ class BatchNormRule:
     fold_factor: Precision
     normalize_variance: Denominator
     keep_variance: Denominator
+    rolling: Literal["factors", "cumulative"]
     rolling_keep: float
     rolling_add: float
     summation: Literal["serial"]
