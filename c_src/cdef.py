@@ -1,4 +1,8 @@
-"""Writes the C source of the extension module: cuts the part of the header that cffi reads out of it."""
+"""Writes what cffi makes of a header: the C source of the extension module, or a Python module that opens a library later.
+
+    python cdef.py HEADER TARGET.c        for pydarknetbn._core, which the core is linked into
+    python cdef.py HEADER TARGET.py       for pydarknetbn._cuda_abi, whose library is opened where it is asked for
+"""
 
 import re
 import sys
@@ -18,6 +22,11 @@ CALLBACK = 'extern "Python" status exchange_statistics(void *, exchanged, double
 
 header, target = (Path(argument) for argument in sys.argv[1:])
 ffi = FFI()
-ffi.cdef(marked(header) + CALLBACK)
-ffi.set_source("pydarknetbn._core", '#include "darknetbn.h"')
-ffi.emit_c_code(str(target))
+if target.suffix == ".py":
+    ffi.cdef(marked(header))
+    ffi.set_source(f"pydarknetbn.{target.stem}", None)
+    ffi.emit_python_code(str(target))
+else:
+    ffi.cdef(marked(header) + CALLBACK)
+    ffi.set_source("pydarknetbn._core", f'#include "{header.name}"')
+    ffi.emit_c_code(str(target))

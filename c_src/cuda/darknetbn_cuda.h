@@ -1,0 +1,76 @@
+/* The contract between the CUDA library and Python, a library of its own that is opened where device="cuda" is asked for.
+ *
+ * What follows darknetbn.h: names, the rule structs, Darknet's sign of delta, one status and one message for each call. What differs:
+ *   arrays     lie on the device. Those of an image are (batch, c, spatial) of the layer's storage type, all others float32.
+ *   streams    `stream` is a cudaStream_t of the caller, NULL the default one. A call puts its work on it and does not wait, unless
+ *              it says so; arrays have to stay until that work is done.
+ *   ownership  a layer owns its parameters and statistics; x, output and delta are the caller's. */
+#ifndef DARKNETBN_CUDA_H
+#define DARKNETBN_CUDA_H
+
+#include <stddef.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* cdef begin */
+
+#include "../rules.h"
+
+typedef enum { GPU_OK, GPU_FAILED } gpu_status;
+
+/* Of the last call of this thread that failed */
+const char *gpu_message(void);
+
+/* How many devices there are. GPU_FAILED: none that this library can use, with the driver's reason. */
+gpu_status gpu_devices(int *count);
+/* Its name, of at most size bytes with the 0, and bytes of its memory */
+gpu_status gpu_device(int device, char *name, size_t size, size_t *memory);
+/* What it is that a pointer points to: the number of the device, -1 the host's memory */
+gpu_status gpu_device_of(const void *array, int *device);
+
+gpu_status gpu_make_array(void **array, int device, size_t bytes);
+void gpu_free_array(void *array);
+gpu_status gpu_push_array(void *array, const void *host, size_t bytes, void *stream);
+gpu_status gpu_pull_array(const void *array, void *host, size_t bytes, void *stream); /* waits for the stream */
+gpu_status gpu_copy_array(void *to, const void *from, size_t bytes, void *stream);
+gpu_status gpu_synchronize(void *stream); /* waits for it */
+
+typedef enum { STORAGE_FLOAT32, STORAGE_FLOAT16, STORAGE_BFLOAT16 } storage;
+/* Strict: the order of the forks' kernels, bit-equal to the same rule on the CPU; float32, and a rule of strided sums.
+ * Fast: any rule, any storage, statistics in float32 merged as moments; equal within rounding. */
+typedef enum { KERNELS_STRICT, KERNELS_FAST } kernels;
+
+typedef struct batchnorm_gpu batchnorm_gpu;
+
+typedef struct {
+    size_t batch, spatial;
+    int train;      /* forward: batch statistics, rolling arrays move; backward: those of the last training forward, else as the rule says */
+    int keep_still; /* rolling arrays stay in a training forward */
+    void *stream;
+} gpu_pass;
+
+/* Parameters start as on the CPU: scales 1, all else 0. */
+gpu_status make_batchnorm_layer_gpu(batchnorm_gpu **l, int device, size_t c, const batchnorm_rule *rule, storage type, kernels k);
+void free_batchnorm_layer_gpu(batchnorm_gpu *l);
+/* Four arrays of c on the host each; NULL is left out. pull waits. */
+gpu_status push_batchnorm_layer_gpu(batchnorm_gpu *l, const float *scales, const float *biases, const float *rolling_mean,
+                                    const float *rolling_variance, void *stream);
+gpu_status pull_batchnorm_layer_gpu(batchnorm_gpu *l, float *scales, float *biases, float *rolling_mean, float *rolling_variance,
+                                    void *stream);
+/* An array of c by Darknet's name, such as "mean" or "scale_updates"; NULL: there is none of that name */
+float *array_of_batchnorm_gpu(batchnorm_gpu *l, const char *name);
+/* output may be x, where no backward follows */
+gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, void *output);
+/* x: of the last forward. Adds to scale_updates and bias_updates; input_delta may be delta. */
+gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta, void *input_delta);
+gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
+
+/* cdef end */
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

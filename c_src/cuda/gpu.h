@@ -1,0 +1,68 @@
+/* What the files of the CUDA library share and Python does not see. */
+#ifndef DARKNETBN_GPU_H
+#define DARKNETBN_GPU_H
+
+#include <cuda_runtime.h>
+
+#include "darknetbn_cuda.h"
+
+/* LAUNCH((kernel), grid, block, stream)(arguments): what else the three angle brackets say. Other compilers than nvcc may have a
+ * LAUNCH of their own, which runs the kernel on the CPU. */
+#if defined(__CUDACC__)
+#define LAUNCH(kernel, grid, block, stream) kernel<<<grid, block, 0, stream>>>
+#endif
+
+/* Sets this thread's message and returns GPU_FAILED. */
+gpu_status gpu_fail(const char *format, ...);
+/* GPU_OK, or the message "what: CUDA's sentence" */
+gpu_status gpu_check(cudaError_t error, const char *what);
+
+/* The device of the calling thread is another one as long as it lives. */
+struct on_device {
+    explicit on_device(int device) : entered(cudaGetDevice(&before)) {
+        if (entered == cudaSuccess) entered = cudaSetDevice(device);
+    }
+    ~on_device() {
+        if (entered == cudaSuccess) (void)cudaSetDevice(before);
+    }
+    on_device(const on_device &) = delete;
+    on_device &operator=(const on_device &) = delete;
+    int before = 0;
+    cudaError_t entered;
+};
+
+struct batchnorm_gpu {
+    int device;
+    size_t c;
+    batchnorm_rule rule;
+    storage type;
+    kernels how;
+    size_t num_batches_tracked;
+    size_t count; /* values in a channel of the last training forward, 0 before it */
+    float *block;    /* owned: the partial sums, then all arrays of c */
+    float *partials; /* (c, SPLITS, 3) */
+    float *scales, *biases, *rolling_mean, *rolling_variance;
+    float *mean, *variance, *kept, *mean_delta, *variance_delta, *scale_updates, *bias_updates;
+};
+
+enum { SPLITS = 64, CHANNEL_ARRAYS = 11 };
+
+/* What the kernels of a pass are called with */
+struct gpu_job {
+    batchnorm_gpu *l;
+    size_t batch, spatial;
+    const float *mean, *variance; /* that normalise */
+    cudaStream_t stream;
+};
+
+cudaError_t strict_moments(const gpu_job &job, const float *x);
+cudaError_t strict_normalize(const gpu_job &job, const float *x, float *output);
+cudaError_t strict_deltas(const gpu_job &job, const float *x, const float *delta, bool constant);
+cudaError_t strict_carry(const gpu_job &job, const float *x, const float *delta, float *input_delta, bool constant);
+
+cudaError_t fast_moments(const gpu_job &job, const void *x);
+cudaError_t fast_normalize(const gpu_job &job, const void *x, void *output);
+cudaError_t fast_deltas(const gpu_job &job, const void *x, const void *delta, bool constant);
+cudaError_t fast_carry(const gpu_job &job, const void *x, const void *delta, void *input_delta, bool constant);
+
+#endif

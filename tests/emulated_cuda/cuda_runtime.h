@@ -1,0 +1,184 @@
+/* The part of CUDA's runtime that the library uses, on the CPU: kernels run one block after another, each thread of a block as a fiber
+ * that gives way at __syncthreads() and shuffles. So the kernels themselves are tested where there is no GPU. */
+#ifndef EMULATED_CUDA_RUNTIME_H
+#define EMULATED_CUDA_RUNTIME_H
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+#include <ucontext.h>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static /* one block runs at a time */
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct float2 {
+    float x, y;
+};
+
+namespace emulated {
+
+struct block {
+    dim3 grid, size, index;
+    std::vector<ucontext_t> fibers;
+    std::vector<std::vector<char>> stacks;
+    std::vector<bool> ended;
+    std::vector<float> lanes;
+    ucontext_t scheduler;
+    unsigned thread = 0;
+    std::function<void()> body;
+};
+
+inline block &now() {
+    static block b;
+    return b;
+}
+
+inline dim3 of_thread(unsigned thread, dim3 size) {
+    return {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+inline void start() {
+    now().body();
+    now().ended[now().thread] = true;
+}
+
+/* Until every thread of the block that has not ended has come here */
+inline void wait() {
+    block &b = now();
+    swapcontext(&b.fibers[b.thread], &b.scheduler);
+}
+
+inline void run_block(unsigned threads) {
+    enum { STACK = 1 << 16 };
+    block &b = now();
+    b.fibers.assign(threads, ucontext_t()), b.ended.assign(threads, false), b.lanes.assign(threads, 0);
+    b.stacks.resize(threads);
+    for (unsigned t = 0; t < threads; ++t) {
+        b.stacks[t].resize(STACK);
+        getcontext(&b.fibers[t]);
+        b.fibers[t].uc_stack.ss_sp = b.stacks[t].data(), b.fibers[t].uc_stack.ss_size = STACK;
+        b.fibers[t].uc_link = &b.scheduler;
+        makecontext(&b.fibers[t], start, 0);
+    }
+    for (unsigned left = threads; left;) {
+        for (unsigned t = 0; t < threads; ++t) {
+            if (b.ended[t]) continue;
+            b.thread = t;
+            swapcontext(&b.scheduler, &b.fibers[t]);
+            left -= b.ended[t];
+        }
+    }
+}
+
+template <typename... P> struct launcher {
+    void (*kernel)(P...);
+    dim3 grid, size;
+    template <typename... A> void operator()(A... arguments) {
+        block &b = now();
+        b.grid = grid, b.size = size;
+        b.body = [&] { kernel(arguments...); };
+        for (unsigned y = 0; y < grid.y; ++y)
+            for (unsigned x = 0; x < grid.x; ++x) {
+                b.index = {x, y, 0};
+                run_block(size.x * size.y * size.z);
+            }
+    }
+};
+
+template <typename... P> launcher<P...> launch(void (*kernel)(P...), dim3 grid, dim3 size) {
+    return {kernel, grid, size};
+}
+
+} // namespace emulated
+
+#define LAUNCH(kernel, grid, block, stream) ((void)(stream), emulated::launch(kernel, grid, block))
+#define gridDim emulated::now().grid
+#define blockDim emulated::now().size
+#define blockIdx emulated::now().index
+#define threadIdx emulated::of_thread(emulated::now().thread, emulated::now().size)
+
+inline void __syncthreads() {
+    emulated::wait();
+}
+
+inline float __shfl_down_sync(unsigned, float value, int offset) {
+    auto &b = emulated::now();
+    unsigned own = b.thread, lane = own % 32;
+    b.lanes[own] = value;
+    emulated::wait();
+    float got = lane + offset < 32 ? b.lanes[own + offset] : value;
+    emulated::wait();
+    return got;
+}
+
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaMemoryType { cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+typedef void *cudaStream_t;
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+};
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+};
+
+inline cudaError_t cudaGetLastError() {
+    return cudaSuccess;
+}
+inline const char *cudaGetErrorString(cudaError_t error) {
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "invalid argument";
+}
+inline cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 1;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int device) {
+    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
+    strcpy(properties->name, "emulated on the CPU"), properties->totalGlobalMem = 1 << 30;
+    return cudaSetDevice(device);
+}
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *) {
+    attributes->type = cudaMemoryTypeDevice, attributes->device = 0;
+    return cudaSuccess;
+}
+template <typename T> cudaError_t cudaMalloc(T **array, size_t bytes) {
+    *array = bytes < ((size_t)1 << 32) ? static_cast<T *>(aligned_alloc(256, (bytes + 255) / 256 * 256)) : nullptr;
+    return *array ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFree(void *array) {
+    free(array);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemset(void *array, int value, size_t bytes) {
+    memset(array, value, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+    return cudaSuccess;
+}
+
+#endif
