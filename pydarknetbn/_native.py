@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .errors import DtypeError, NumericsError, ShapeError, StateError, SyncError, UnsupportedError
 
 try:
+    from . import _core
     from ._core import ffi, lib
 except ImportError as error:
     raise ImportError(
@@ -34,6 +35,7 @@ __all__ = [
     "choices",
     "clone",
     "enum",
+    "core_file",
     "ffi",
     "floats",
     "flush_denormals",
@@ -71,6 +73,11 @@ def check(status: int, where: str = "") -> None:
         return
     message = ffi.string(lib.status_message()).decode()
     raise _EXCEPTIONS[status](f"{where}: {message}" if where else message)
+
+
+def core_file() -> Path:
+    """Where the compiled core lies; what else the build made lies beside it."""
+    return Path(str(_core.__file__))
 
 
 def make(name: str, *arguments: Any, where: str = "") -> CData:

@@ -1,0 +1,169 @@
+"""The batch-normalization layer on a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from .._native import Array, input_array
+from ..dialect import profile_named
+from ..errors import DtypeError, ShapeError, StateError
+from .arrays import DTYPES, DeviceArray, borrow, pointer_of_stream
+from .dlpack import Lent
+from .library import Library, open_library
+
+__all__ = ["BatchNorm"]
+
+_PARAMETERS = ("scales", "biases", "rolling_mean", "rolling_variance")
+_OTHERS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
+
+
+class BatchNorm:
+    """Batch normalization over axis 1 of arrays that lie on a device, by the names of the layer on the CPU.
+
+    *strict* kernels sum in the order of the fork's own kernels, 512 strided parts and then their total, in float32 and with
+    correctly rounded operations alone: their bits are those of the same profile on the CPU. The fork's own GPU build contracts
+    products and sums to one operation and has another `powf`, and so differs from either in the last bits. *fast* kernels take any
+    profile's epsilons, sides, factors and denominators, merge moments in float32, and equal the CPU within rounding.
+
+    Arrays of the caller's come and go without a copy. Work is put on the caller's stream and not waited for; x of a training
+    forward has to stay as it is until its backward.
+
+    Args:
+        channels: C.
+        profile: name of a profile, see `profiles()`.
+        kernels: *strict* or *fast*.
+        dtype: of x, output and delta: float32; with fast kernels also float16 or bfloat16. Parameters are float32.
+        device: number of the device.
+        library: None: that of the installation.
+
+    Raises:
+        ValueError: no such profile or kernels.
+        DeviceError: no CUDA library, no device, or kernels that do not compute the profile.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        profile: str,
+        kernels: Literal["strict", "fast"] = "fast",
+        dtype: str = "float32",
+        device: int = 0,
+        library: Library | None = None,
+    ) -> None:
+        if kernels not in ("strict", "fast"):
+            raise ValueError(f"expected kernels to be strict or fast, got {kernels!r}")
+        if dtype not in DTYPES:
+            raise DtypeError(f"expected a dtype of {', '.join(DTYPES)}, got {dtype!r}")
+        self._library = library or open_library()
+        self._channels, self._profile, self._dtype, self._device = channels, profile_named(profile), dtype, device
+        self.track_statistics = True
+        functions, ffi = self._library.functions, self._library.ffi
+        made, rule = ffi.new("batchnorm_gpu **"), self._library.rule(self._profile.rule("batchnorm"))
+        choices = getattr(functions, f"STORAGE_{dtype.upper()}"), getattr(functions, f"KERNELS_{kernels.upper()}")
+        self._kernels = kernels
+        self._library.check(functions.make_batchnorm_layer_gpu(made, device, channels, rule, *choices), repr(self))
+        self._layer = ffi.gc(made[0], functions.free_batchnorm_layer_gpu)
+        self._x: Lent | None = None
+
+    def __repr__(self) -> str:
+        return f"cuda.BatchNorm({self._channels}, profile={self._profile.name!r}, kernels={self._kernels!r})"
+
+    def forward(self, x: object, *, train: bool, out: object = None, stream: object = None) -> Any:
+        """Normalises a batch.
+
+        Args:
+            x: (N, C) or (N, C, …) on the device, of the layer's dtype, in C order.
+            train: with the batch's statistics, and the rolling arrays move; else with these.
+            out: array of x's shape on the device to write to; it may be x in inference.
+            stream: of the caller; None: the default one.
+
+        Returns:
+            out, or a new `DeviceArray`.
+
+        Raises:
+            DeviceError, DtypeError, ShapeError: x is not as told.
+        """
+        source = self._checked(x, "x")
+        result = DeviceArray(self._library, source.shape, self._dtype, self._device) if out is None else out
+        target = self._checked(out, "out", source.shape) if out is not None else result.lent()
+        if train and target.pointer == source.pointer:
+            raise ShapeError(f"{self!r}: a training forward cannot overwrite x, which its backward reads; give another out")
+        call = self._pass(source.shape, train, stream)
+        self._call("forward_batchnorm_layer_gpu", call, source, target)
+        self._x = source if train else None
+        return result
+
+    def backward(self, delta: object, *, out: object = None, stream: object = None) -> Any:
+        """Carries delta (minus the gradient of the loss) through the last training forward; adds to `scale_updates`, `bias_updates`.
+
+        Args:
+            delta: on the device, of the shape of its x.
+            out: array to write to; it may be delta.
+            stream: of the caller.
+
+        Returns:
+            The delta of x: out, or a new `DeviceArray`.
+
+        Raises:
+            StateError: no training forward before it.
+        """
+        if self._x is None:
+            raise StateError(f"{self!r}: backward needs a training forward before it; call forward(x, train=True)")
+        source = self._checked(delta, "delta", self._x.shape)
+        result = DeviceArray(self._library, source.shape, self._dtype, self._device) if out is None else out
+        target = self._checked(out, "out", source.shape) if out is not None else result.lent()
+        self._call("backward_batchnorm_layer_gpu", self._pass(source.shape, True, stream), self._x, source, target)
+        return result
+
+    def update(self, *, learning_rate: float, momentum: float, batch: int, stream: object = None) -> None:
+        """Moves scales and biases by their updates, as the layer on the CPU does."""
+        queue = pointer_of_stream(self._library, stream)
+        function = self._library.functions.update_batchnorm_layer_gpu
+        self._library.check(function(self._layer, batch, learning_rate, momentum, queue), repr(self))
+
+    def push(self, *, stream: object = None, **parameters: Array) -> None:
+        """Copies parameters from the host: any of scales, biases, rolling_mean and rolling_variance, (C) float32."""
+        unknown = parameters.keys() - set(_PARAMETERS)
+        if unknown:
+            raise TypeError(f"expected {', '.join(_PARAMETERS)}, got {', '.join(sorted(unknown))}")
+        ffi = self._library.ffi
+        given = {name: input_array(array, name, (self._channels,)) for name, array in parameters.items()}
+        pointers = [ffi.from_buffer("float[]", given[name]) if name in given else ffi.NULL for name in _PARAMETERS]
+        queue = pointer_of_stream(self._library, stream)
+        self._library.check(self._library.functions.push_batchnorm_layer_gpu(self._layer, *pointers, queue), repr(self))
+        self._library.check(self._library.functions.gpu_synchronize(queue), repr(self))
+
+    def pull(self, *, stream: object = None) -> dict[str, Array]:
+        """Copies of all parameters, statistics and gradients on the host, behind what the stream still has to do."""
+        return {name: self._pulled(name, stream) for name in (*_PARAMETERS, *_OTHERS)}
+
+    def _pulled(self, name: str, stream: object) -> Array:
+        library, out = self._library, np.empty(self._channels, np.float32)
+        array = library.functions.array_of_batchnorm_gpu(self._layer, name.encode())
+        queue = pointer_of_stream(library, stream)
+        library.check(library.functions.gpu_pull_array(array, library.ffi.from_buffer(out), out.nbytes, queue), repr(self))
+        return out
+
+    def _pass(self, shape: tuple[int, ...], train: bool, stream: object) -> Any:
+        made = self._library.ffi.new("gpu_pass *")
+        made.batch, made.spatial = shape[0], int(np.prod(shape[2:], dtype=np.int64))
+        made.train, made.keep_still = train, not self.track_statistics
+        made.stream = pointer_of_stream(self._library, stream)
+        return made
+
+    def _call(self, name: str, call: Any, *arrays: Lent) -> None:
+        pointers = [self._library.ffi.cast("void *", array.pointer) for array in arrays]
+        self._library.check(getattr(self._library.functions, name)(self._layer, call, *pointers), repr(self))
+
+    def _checked(self, array: object, name: str, shape: tuple[int, ...] | None = None) -> Lent:
+        lent = borrow(array, name)
+        if lent.dtype != self._dtype:
+            raise DtypeError(f"{self!r}: expected {name} of {self._dtype}, got {lent.dtype}")
+        fits = lent.shape == shape if shape else len(lent.shape) > 1 and lent.shape[1] == self._channels and 0 not in lent.shape
+        if not fits:
+            wanted = shape or f"(N, {self._channels}, …)"
+            raise ShapeError(f"{self!r}: expected {name} of shape {wanted}, got {lent.shape}")
+        return lent

@@ -1,0 +1,43 @@
+"""The CUDA library built for the CPU: its own sources, with `emulated/cuda_runtime.h` in the place of CUDA's. Kernels run block after
+block, their threads as fibers, so what they compute is tested where there is no GPU."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pydarknetbn.cuda.library import Library
+
+TESTS = Path(__file__).parent
+SOURCES = TESTS.parent / "c_src" / "cuda"
+# nvcc compiles with -fmad=false. Fields have the names of their types, which C allows and C++ compilers but nvcc's complain of.
+FLAGS = "-std=c++17 -O1 -fPIC -shared -ffp-contract=off -fpermissive -w".split()
+
+
+@functools.cache
+def _built(compiler: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
+    target = folder / "libemulated.so"
+    sources = [str(path) for path in sorted(SOURCES.glob("*.cu"))]
+    include = ["-I", str(TESTS / "emulated"), "-x", "c++"]
+    subprocess.run([compiler, *FLAGS, *include, *sources, "-o", str(target)], check=True, capture_output=True, text=True, timeout=600)
+    return target
+
+
+def emulated_library() -> Library:
+    """The library, built once for the process; the test is skipped where it cannot be."""
+    if not SOURCES.exists():
+        pytest.skip("the source tree is not beside the tests")
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        pytest.skip("needs a C++ compiler, which builds the CUDA library for the CPU")
+    try:
+        return Library(_built(compiler))
+    except subprocess.CalledProcessError as error:
+        raise AssertionError(error.stderr[:4000]) from error
