@@ -63,6 +63,13 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
             "keras", "source", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"
         ),
         of.profile("flax", "source", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
+        of.profile(
+            "cudnn",
+            "source",
+            _with_epsilon(base, at_five, keep_variance="n-1"),
+            forward="what Darknets built with cuDNN hand to it: .00001 and .01, pjreddie src/batchnorm_layer.c:205,208",
+            keep_variance="cuDNN's documentation of cudnnBatchNormalizationForwardTraining: unbiased in the running variance",
+        ),
         of.profile("burn", "source", onnx, forward="burn-nn/src/modules/norm/batch.rs"),
         of.profile(
             "onnx-9", "source", torch, forward="onnx/defs/nn/old.cc BatchNormalization_ver9, which leaves the variance open"
