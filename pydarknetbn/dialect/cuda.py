@@ -1,10 +1,10 @@
 """The batchnorms of the forks' CUDA kernels, computed on the CPU.
 
 Sums run as in a block of 512 threads: thread p sums pixel p, p + 512, … of each image in turn, then one thread adds the 512 sums.
-Everything is a float, rounded at each step (`-fmad=false`; as nvcc builds them by default, products and sums are fused, and some last
-bits differ). CUDA's powf is not rounded correctly and differs between its versions, so two of them are computed otherwise: (x - mean)²
-is the product, (v + ε)^-1.5 is 1 / (w·√w) of w = v + ε, at most 2 units of the last place from the exact power (1.2 on average
-0.6) while w is below 4.8e25; beyond that it is 0. What a real GPU gives has never been compared: *source*.
+Everything is a float and rounded at each step, as with nvcc's `-fmad=false`: by default nvcc fuses products with sums, and last
+bits differ. CUDA's powf is not rounded correctly, so two of them are computed otherwise: (x - mean)² is the product, and
+(v + ε)^-1.5 is 1 / (w·√w) of w = v + ε. That is 2.42 units of the last place from the exact power at most and 0.43 on average; it
+is 0 for w above 4.8e25. What a real GPU gives has never been compared: *source*.
 """
 
 from __future__ import annotations

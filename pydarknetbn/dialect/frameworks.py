@@ -58,11 +58,6 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
     onnx = _with_epsilon(base, at_five, rolling_keep=0.9, rolling_add=0.1)
     of = _Maker(layers, training)
     return (
-        of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
-        of.profile(
-            "keras", "source", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"
-        ),
-        of.profile("flax", "source", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
         of.profile(
             "cudnn",
             "source",
@@ -70,6 +65,11 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
             forward="what Darknets built with cuDNN hand to it: .00001 and .01, pjreddie src/batchnorm_layer.c:205,208",
             keep_variance="cuDNN's documentation of cudnnBatchNormalizationForwardTraining: unbiased in the running variance",
         ),
+        of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
+        of.profile(
+            "keras", "source", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"
+        ),
+        of.profile("flax", "source", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
         of.profile("burn", "source", onnx, forward="burn-nn/src/modules/norm/batch.rs"),
         of.profile(
             "onnx-9", "source", torch, forward="onnx/defs/nn/old.cc BatchNormalization_ver9, which leaves the variance open"

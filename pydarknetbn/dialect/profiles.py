@@ -18,7 +18,7 @@ from .cuda import (
 from .frameworks import framework_profiles
 from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
 from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
-from .rules import ArithmeticRule, LayerRule, Precision, Profile
+from .rules import ArithmeticRule, LayerRule, Profile
 from .sources import ALEXEYAB_SOURCES, HANK_AI_SOURCES, PJREDDIE_SOURCES
 from .training import ALEXEYAB_TRAINING, HANK_AI_TRAINING, PJREDDIE_TRAINING, TEXTBOOK_TRAINING
 
@@ -112,16 +112,23 @@ _TEXTBOOK_LAYERS = replace(
     shortcut_sums="by image",
 )
 
-# On a GPU exp and straight pieces are those of float. A matrix product is cuBLAS' there, which defines no order of its sums: here it
-# is the CPU's. Neither are CUDA's own functions reproduced: __expf of mish, and what is built of expf and tanhf, are those of the CPU.
-# Losses, boxes and recurrent steps are computed as on the CPU.
-_CUDA_ARITHMETIC: Mapping[str, Precision] = MappingProxyType(
-    {"transcendental": "float", "leaky": "float", "leaky_host": "float", "piecewise": "float", "softmax": "float"}
-)
 
+def _on_gpu(layers: LayerRule) -> LayerRule:
+    """What the CUDA code computes, as far as it can be told.
 
-def _on_gpu(layers: LayerRule, **more: Precision) -> LayerRule:
-    arithmetic = replace(layers.arithmetic, **{**_CUDA_ARITHMETIC, **more})
+    A matrix product is cuBLAS' there, which defines no order of its sums: here the order is the CPU's. CUDA's own functions are not
+    reproduced either: expf, tanhf and mish's __expf are those of the CPU. Losses, boxes, recurrent steps and the derivatives of
+    activations over channels are computed as on the CPU.
+    """
+    arithmetic = replace(
+        layers.arithmetic,
+        transcendental="float",
+        leaky="float",
+        leaky_host="float",
+        piecewise="float",
+        mish_gradient="float",
+        softmax="float",
+    )
     return replace(layers, arithmetic=arithmetic, connected_delta="constrained")
 
 
@@ -170,7 +177,7 @@ _PROFILES = (
         name="alexeyab-cuda",
         evidence="source",
         batchnorm=ALEXEYAB_CUDA_RULES,
-        layers=_on_gpu(_ALEXEYAB_LAYERS, mish_gradient="float"),
+        layers=_on_gpu(_ALEXEYAB_LAYERS),
         training=replace(ALEXEYAB_TRAINING, cleared="cleared"),
         sources=ALEXEYAB_CUDA_SOURCES,
     ),
