@@ -66,6 +66,8 @@ status convolve_signs(const layer *l, const network_state *state, convolution_sh
 void drop_x_norm(layer *batchnorm);
 /* A batch more, of l->mean and the variance kept, goes into the rolling arrays. */
 void move_rolling(layer *batchnorm, const float *kept);
+/* The last batch's mean and variance become them. */
+void copy_rolling(layer *batchnorm);
 /* The inference of a batchnorm that works in place and keeps nothing; its forward counts as done. */
 batchnorm_pass inference_of(layer *batchnorm);
 /* Whether a pass hands moments out. */

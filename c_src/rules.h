@@ -8,12 +8,16 @@ typedef enum { SIDE_INSIDE, SIDE_OUTSIDE } side;              /* sqrt(v + value)
 typedef enum { LITERAL_FLOAT, LITERAL_DOUBLE } literal;       /* the type in which the source writes the number */
 typedef enum { PRECISION_FLOAT, PRECISION_DOUBLE } precision; /* the type in which a step is computed; its result is a float */
 typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
-typedef enum { SUMMATION_SERIAL } summation; /* batch, then pixel, one float accumulator for each channel */
-typedef enum {
-    STATISTICS_BATCH,
-    STATISTICS_ROLLING,
-    STATISTICS_CONSTANT
-} statistics; /* constant: rolling, and no term of theirs */
+/* How a channel's values are summed. Serial: batch, then pixel, in one float; the gradient of a bias sums each image by itself.
+ * Strided, as by a block of 512 threads: part p sums pixels p, p + 512, … of each image in turn, from 0, and the parts are added one
+ * by one to what there was, of a gradient, or to 0. */
+typedef enum { SUMMATION_SERIAL, SUMMATION_STRIDED } summation;
+/* What makes a mean or variance of a sum over n values: * (float)(1/n), or / (float)n */
+typedef enum { MOMENTS_RECIPROCAL, MOMENTS_QUOTIENT } moments;
+/* (v + eps)^-1.5 by pow, or 1 / (w * sqrt(w)), w = v + eps; with the epsilon outside root^-3 and 1 / (root * root * root) */
+typedef enum { INVERSE_CUBE_POW, INVERSE_CUBE_ROOT } inverse_cube;
+/* Copied: rolling, which the batch's mean and variance become. Constant: rolling, and no term of theirs. */
+typedef enum { STATISTICS_BATCH, STATISTICS_ROLLING, STATISTICS_ROLLING_COPIED, STATISTICS_CONSTANT } statistics;
 
 /* What rolling takes of the new value: the two factors; or, of the batch number n, counted from 1, 1/n, so that it is the mean of all
  * batches. */
@@ -38,8 +42,14 @@ typedef struct {
     double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
     double rolling_add;
     summation summation;
-    precision intermediate;     /* root, quotient and power; sums and products are float either way */
+    moments moments;
+    precision squares;          /* square and sum of a variance; each sum is rounded to float either way */
+    precision intermediate;     /* root, quotient and power; other sums and products are float either way */
+    inverse_cube inverse_cube;  /* of the variance's term */
+    precision quotients;        /* backward: delta / root and -1 / root */
+    precision products;         /* backward: those with -.5 and 2, and what is left of the sum of terms */
     int bias_gradient;          /* backward fills bias_updates */
+    int host_bias_gradient;     /* so does the layer that it follows, before it, image after image */
     statistics eval_statistics; /* what a backward outside training takes for mean and variance */
     int trains_standalone;      /* a [batchnorm] of its own is updated */
 } batchnorm_rule;
@@ -91,6 +101,9 @@ typedef enum { INPUT_DELTA_ADDED, INPUT_DELTA_OVERWRITTEN, INPUT_DELTA_OVERWRITT
 /* What layers that copy a delta do to the one that they copy it into: [activation], [reorg], [normalization], a reversed [upsample],
  * and [sam] for the layer that it multiplies. Where layers branch, an overwritten gradient is lost. */
 typedef enum { COPIED_DELTA_ADDED, COPIED_DELTA_OVERWRITTEN } copied_delta;
+
+/* What a connected layer does to the delta of its output first: nothing, or it brings what is beyond -1 or 1 there, and NaN to -1. */
+typedef enum { CONNECTED_DELTA_FREE, CONNECTED_DELTA_CONSTRAINED } connected_delta;
 
 /* Whether layers whose backward is not the derivative of their forward in the forks have it so. Simplified, [l2norm] hands its delta
  * on as it is, [normalization] leaves the neighbours out, [local_avgpool] divides by the whole window also at the border, weights of
@@ -155,6 +168,7 @@ typedef struct {
     direct_1x1 direct_1x1;
     input_delta input_delta;
     copied_delta copied_delta;
+    connected_delta connected_delta;
     layer_gradient gradient;
     int shared_statistics; /* layers with the same kernel have one array of batch statistics: backward takes the last layer's */
     shortcut_sums shortcut_sums;

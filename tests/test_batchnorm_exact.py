@@ -117,6 +117,33 @@ def test_the_intermediate_type_shows_in_forward_and_backward() -> None:
         assert same_bits(a.array(name), b.array(name)), name
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "intermediate", "shows", "leaves"),
+    [
+        ("summation", "strided", "float", ("scale_updates", "mean_delta", "variance_delta", "delta"), ()),
+        ("moments", "quotient", "float", ("mean", "variance", "rolling_variance"), ()),
+        ("squares", "float", "float", ("variance", "rolling_variance"), ("mean",)),
+        ("inverse_cube", "root", "float", ("variance_delta", "delta"), ("mean_delta", "scale_updates")),
+        ("quotients", "float", "float", ("mean_delta", "delta"), ("variance_delta", "scale_updates")),
+        ("quotients", "float", "double", ("mean_delta", "delta"), ("variance_delta", "scale_updates")),
+        ("products", "float", "float", ("delta",), ("mean_delta", "scale_updates")),
+        ("products", "float", "double", ("variance_delta", "delta"), ("mean_delta", "scale_updates")),
+    ],
+)
+def test_a_type_or_order_shows_in_last_bits_of_what_it_is_of(
+    field: str, value: str, intermediate: str, shows: tuple[str, ...], leaves: tuple[str, ...]
+) -> None:
+    base = rule_of("inside", "float", intermediate)
+    a, b = (layer_after_training(rule) for rule in (base, replace(base, **{field: value})))
+    for name in shows:
+        got, other = b.array(name), a.array(name)
+        assert 0 < (bits(got) != bits(other)).sum() < other.size, name
+        scale = np.abs(other).max()
+        assert np.abs(got - other).max() <= scale * N * 2.0**-22, name
+    for name in leaves:
+        assert same_bits(a.array(name), b.array(name)), name
+
+
 # --- structs ------------------------------------------------------------------------------------------------------------
 
 
@@ -126,8 +153,8 @@ def test_the_intermediate_type_shows_in_forward_and_backward() -> None:
         ("fold", [EpsilonRule(0.25, "inside", "double"), EpsilonRule(0.5, "outside", "float")]),
         ("fold_root", ["float", "double"]),
         ("fold_factor", ["float", "double"]),
-        ("summation", ["serial"]),
         ("trains_standalone", [False, True]),
+        ("host_bias_gradient", [False, True]),
     ],
 )
 def test_a_layer_carries_what_its_forward_does_not_read(field: str, values: list[object]) -> None:
@@ -138,8 +165,7 @@ def test_a_layer_carries_what_its_forward_does_not_read(field: str, values: list
             got = (carried.value, carried.side, carried.literal)
             assert got == (value.value, _native.enum("side", value.side), _native.enum("literal", value.literal))
         elif isinstance(value, str):
-            kind = "summation" if field == "summation" else "precision"
-            assert carried == _native.enum(kind, value)
+            assert carried == _native.enum("precision", value)
         else:
             assert carried == value
 

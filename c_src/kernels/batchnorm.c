@@ -187,7 +187,7 @@ static void use_sums(const channel_group *g, delta_sums sums) {
         p->scale_updates[f] += sums[1][i];
         if (p->constant) continue;
         p->mean_delta[f] = (float)((double)sums[2][i] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
-        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
+        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule);
         p->variance_delta[f] = (float)((double)sums[3][i] * (-.5 * power));
     }
 }
@@ -248,8 +248,19 @@ static void in_groups(const batchnorm_pass *p, size_t columns, size_t work, para
     parallel_for_on(threads, (p->c + j.width - 1) / j.width, j.width * p->batch * p->spatial * work, body, &j);
 }
 
+/* Rules of no profile are left to the plain loops. */
+static int is_vectorised(const batchnorm_rule *rule) {
+    return rule->summation == SUMMATION_SERIAL && rule->moments == MOMENTS_RECIPROCAL && rule->squares == PRECISION_DOUBLE &&
+           rule->quotients == PRECISION_DOUBLE && rule->products == PRECISION_DOUBLE;
+}
+
 void batchnorm_train(const batchnorm_pass *p) {
-    in_groups(p, VECTORS, 8, train_groups);
+    if (is_vectorised(p->rule))
+        in_groups(p, VECTORS, 8, train_groups);
+    else if (batchnorm_is_strided(p->rule))
+        batchnorm_train_strided(p);
+    else
+        batchnorm_train_plain(p);
 }
 
 size_t batchnorm_constants_size(size_t c) {
@@ -274,7 +285,12 @@ void batchnorm_infer(const batchnorm_pass *p) {
 }
 
 void batchnorm_backward(const batchnorm_pass *p) {
-    in_groups(p, 1, 12, backward_groups);
+    if (is_vectorised(p->rule))
+        in_groups(p, 1, 12, backward_groups);
+    else if (batchnorm_is_strided(p->rule))
+        batchnorm_backward_strided(p);
+    else
+        batchnorm_backward_plain(p);
 }
 
 void batchnorm_carry(const batchnorm_pass *p) {

@@ -1,8 +1,11 @@
-/* Batch normalization, one loop a formula: the specification of batchnorm.c, and the order of every sum: batch, then pixel
- * (pjreddie/darknet src/blas.c, src/batchnorm_layer.c). n = batch*spatial; eps is the rule's epsilon for that step. */
+/* Batch normalization, one loop a formula: the specification of batchnorm.c and batchnorm_strided.c, and the order of every sum
+ * (pjreddie/darknet src/blas.c, src/batchnorm_layer.c; strided: src/blas_kernels.cu). n = batch*spatial; eps is the rule's epsilon
+ * for that step. */
 #include <math.h>
 
 #include "kernels.h"
+
+enum { STRIDE = 512 };
 
 /* sqrt(v + eps) or sqrt(v) + eps. precision double: the root is taken and the outer sum made in double, while a float literal
  * inside is added in float, as C promotes. precision float: all in float, as the float overloads of C++ do. */
@@ -14,8 +17,17 @@ double batchnorm_root(float v, const epsilon_rule *e, precision p) {
     return e->literal == LITERAL_FLOAT ? sqrt((double)(v + value)) : sqrt((double)v + wide);
 }
 
+static double power_from_root(float v, const epsilon_rule *e, precision p) {
+    double root = batchnorm_root(v, e, p), sum = e->literal == LITERAL_FLOAT ? (double)(v + (float)e->value) : (double)v + e->value;
+    if (p == PRECISION_DOUBLE) return 1. / ((e->side == SIDE_INSIDE ? sum : root * root) * root);
+    float single = (float)root, square = e->side == SIDE_INSIDE ? v + (float)e->value : single * single;
+    return (double)(1.F / (square * single));
+}
+
 /* (v + eps)^-1.5, or the same of a root with its epsilon outside */
-double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, precision p) {
+double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, const batchnorm_rule *rule) {
+    precision p = rule->intermediate;
+    if (rule->inverse_cube == INVERSE_CUBE_ROOT) return power_from_root(v, e, p);
     if (e->side == SIDE_OUTSIDE) return pow(batchnorm_root(v, e, p), -3);
     float value = (float)e->value;
     if (p == PRECISION_FLOAT) return (double)powf(v + value, -1.5F);
@@ -31,26 +43,58 @@ static size_t channel(const batchnorm_pass *p, size_t i) {
     return i / p->spatial % p->c;
 }
 
-/* mean[f] = (float)(1/n) * sum of x */
-static void mean_plain(const batchnorm_pass *p) {
-    float scale = (float)(1. / (double)(p->batch * p->spatial));
-    for (size_t f = 0; f < p->c; ++f) p->mean[f] = 0;
-    for (size_t i = 0; i < floats_of(p); ++i) p->mean[channel(p, i)] += p->input[i];
-    for (size_t f = 0; f < p->c; ++f) p->mean[f] *= scale;
+/* ---- sums ------------------------------------------------------------------------------------------------------------------- */
+
+/* sum plus the term of value i, which is one of channel f */
+typedef float (*addition)(const batchnorm_pass *p, float sum, size_t i, size_t f);
+
+/* sum plus pixels first, first + step, … of one plane */
+static float add_plane(const batchnorm_pass *p, float sum, size_t image, size_t f, size_t first, size_t step, addition add) {
+    size_t plane = (image * p->c + f) * p->spatial;
+    for (size_t s = first; s < p->spatial; s += step) sum = add(p, sum, plane + s, f);
+    return sum;
 }
 
-/* sum of (x - mean[f])^2: the difference in float, its square and the sum in double, each sum rounded to float; then
- * * (float)(1/(n - 1)) or * (float)(1/n). n = 1 under n - 1 gives 0 * inf = NaN. */
-static void variance_plain(const batchnorm_pass *p, denominator d, float *variance) {
-    size_t n = p->batch * p->spatial;
-    float scale = (float)(1. / (double)(d == DENOMINATOR_N ? n : n - 1));
-    for (size_t f = 0; f < p->c; ++f) variance[f] = 0;
-    for (size_t i = 0; i < floats_of(p); ++i) {
-        size_t f = channel(p, i);
-        double off = (double)(p->input[i] - p->mean[f]);
-        variance[f] = (float)((double)variance[f] + off * off);
+/* Over the batch. sum: what there is */
+static float add_channel(const batchnorm_pass *p, float sum, size_t f, addition add) {
+    if (p->rule->summation == SUMMATION_SERIAL) {
+        for (size_t b = 0; b < p->batch; ++b) sum = add_plane(p, sum, b, f, 0, 1, add);
+        return sum;
     }
-    for (size_t f = 0; f < p->c; ++f) variance[f] *= scale;
+    for (size_t first = 0; first < STRIDE; ++first) {
+        float part = 0;
+        for (size_t b = 0; b < p->batch; ++b) part = add_plane(p, part, b, f, first, STRIDE, add);
+        sum += part;
+    }
+    return sum;
+}
+
+static float add_input(const batchnorm_pass *p, float sum, size_t i, size_t f) {
+    (void)f;
+    return sum + p->input[i];
+}
+
+/* (x - mean[f])^2: the difference in float; square and sum in float, or in double and the sum rounded to float */
+static float add_square(const batchnorm_pass *p, float sum, size_t i, size_t f) {
+    float off = p->input[i] - p->mean[f];
+    return p->rule->squares == PRECISION_FLOAT ? sum + off * off : (float)((double)sum + (double)off * (double)off);
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------------------------- */
+
+/* n = 0, of a variance over n - 1: a reciprocal makes 0 * inf = NaN of the sum 0, a quotient 0/0 */
+static float moment(const batchnorm_pass *p, float sum, size_t n) {
+    return p->rule->moments == MOMENTS_RECIPROCAL ? sum * (float)(1. / (double)n) : sum / (float)n;
+}
+
+static void moments_plain(const batchnorm_pass *p) {
+    size_t n = p->batch * p->spatial;
+    for (size_t f = 0; f < p->c; ++f) {
+        p->mean[f] = moment(p, add_channel(p, 0, f, add_input), n);
+        float squares = add_channel(p, 0, f, add_square);
+        p->variance[f] = moment(p, squares, p->rule->normalize_variance == DENOMINATOR_N ? n : n - 1);
+        p->kept[f] = moment(p, squares, p->rule->keep_variance == DENOMINATOR_N ? n : n - 1);
+    }
 }
 
 /* (x - mean[f]) / root[f], the quotient in the rule's intermediate type */
@@ -72,9 +116,7 @@ static void normalize_plain(const batchnorm_pass *p) {
 }
 
 void batchnorm_train_plain(const batchnorm_pass *p) {
-    mean_plain(p);
-    variance_plain(p, p->rule->keep_variance, p->kept);
-    variance_plain(p, p->rule->normalize_variance, p->variance);
+    moments_plain(p);
     normalize_plain(p);
 }
 
@@ -82,56 +124,64 @@ void batchnorm_infer_plain(const batchnorm_pass *p) {
     normalize_plain(p);
 }
 
-/* bias_updates[f] += sum over the pixels of one image, image after image; scale_updates[f] += sum of delta * x_norm */
+/* ---- backward --------------------------------------------------------------------------------------------------------------- */
+
+static float add_product(const batchnorm_pass *p, float sum, size_t i, size_t f) {
+    return sum + p->input[i] * (p->x_norm ? p->x_norm[i] : quotient(p, p->x[i], f));
+}
+
+/* bias_updates[f] += sum of delta; scale_updates[f] += sum of delta * x_norm. Serial: the sums of biases are those of one image each */
 static void updates_plain(const batchnorm_pass *p) {
+    int serial = p->rule->summation == SUMMATION_SERIAL;
     for (size_t f = 0; f < p->c; ++f) {
-        float product = 0;
-        for (size_t b = 0; b < p->batch; ++b) {
-            size_t first = (b * p->c + f) * p->spatial;
-            float sum = 0;
-            for (size_t i = first; i < first + p->spatial; ++i) {
-                sum += p->input[i];
-                product += p->input[i] * (p->x_norm ? p->x_norm[i] : quotient(p, p->x[i], f));
-            }
-            if (p->bias_updates) p->bias_updates[f] += sum;
-        }
-        p->scale_updates[f] += product;
+        p->scale_updates[f] =
+            serial ? p->scale_updates[f] + add_channel(p, 0, f, add_product) : add_channel(p, p->scale_updates[f], f, add_product);
+        if (!p->bias_updates) continue;
+        if (!serial) p->bias_updates[f] = add_channel(p, p->bias_updates[f], f, add_input);
+        for (size_t b = 0; serial && b < p->batch; ++b) p->bias_updates[f] += add_plane(p, 0, b, f, 0, 1, add_input);
     }
 }
 
-/* Of the scaled delta, which stands in output:
- * mean_delta[f] = -1/root[f] * sum of delta;  variance_delta[f] = -.5 * (variance + eps)^-1.5 * sum of delta * (x - mean) */
+/* Of the scaled delta, which stands in output */
+static float add_delta_of_mean(const batchnorm_pass *p, float sum, size_t i, size_t f) {
+    (void)f;
+    return sum + p->output[i];
+}
+
+static float add_delta_of_variance(const batchnorm_pass *p, float sum, size_t i, size_t f) {
+    return sum + p->output[i] * (p->x[i] - p->mean[f]);
+}
+
+/* mean_delta[f] = sum of delta * (-1/root[f]);  variance_delta[f] = sum of delta * (x - mean) * (-.5 * (variance + eps)^-1.5) */
 static void statistics_deltas_plain(const batchnorm_pass *p) {
-    for (size_t f = 0; f < p->c; ++f) p->mean_delta[f] = p->variance_delta[f] = 0;
-    for (size_t i = 0; i < floats_of(p); ++i) {
-        size_t f = channel(p, i);
-        p->mean_delta[f] += p->output[i];
-        p->variance_delta[f] += p->output[i] * (p->x[i] - p->mean[f]);
-    }
-    const epsilon_rule *e = &p->rule->statistic_terms;
+    const batchnorm_rule *rule = p->rule;
     for (size_t f = 0; f < p->c; ++f) {
-        p->mean_delta[f] = (float)((double)p->mean_delta[f] * (-1. / batchnorm_root(p->variance[f], e, p->rule->intermediate)));
-        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
-        p->variance_delta[f] = (float)((double)p->variance_delta[f] * (-.5 * power));
+        float sum = add_channel(p, 0, f, add_delta_of_mean), product = add_channel(p, 0, f, add_delta_of_variance);
+        double root = batchnorm_root(p->variance[f], &rule->statistic_terms, rule->intermediate);
+        double power = batchnorm_root_to_minus_3(p->variance[f], &rule->statistic_terms, rule);
+        p->mean_delta[f] = rule->quotients == PRECISION_FLOAT ? sum * (-1.F / (float)root) : (float)((double)sum * (-1. / root));
+        p->variance_delta[f] =
+            rule->products == PRECISION_FLOAT ? product * (-.5F * (float)power) : (float)((double)product * (-.5 * power));
     }
 }
 
-/* delta*1/root + variance_delta*2*(x - mean)/n + mean_delta/n, left to right in double, the last quotient in float */
-static void input_delta_plain(const batchnorm_pass *p) {
+/* delta*1/root + variance_delta*2*(x - mean)/n + mean_delta/n, left to right, the last quotient in float */
+static float delta_of_input(const batchnorm_pass *p, size_t i, size_t f) {
+    const batchnorm_rule *rule = p->rule;
+    double root = batchnorm_root(p->variance[f], &rule->direct_term, rule->intermediate);
+    double direct = rule->quotients == PRECISION_FLOAT ? (double)(p->output[i] / (float)root) : (double)p->output[i] / root;
+    if (p->constant) return (float)direct;
     size_t n = p->batch * p->spatial;
-    for (size_t i = 0; i < floats_of(p); ++i) {
-        size_t f = channel(p, i);
-        double term = (double)p->output[i] / batchnorm_root(p->variance[f], &p->rule->direct_term, p->rule->intermediate);
-        if (!p->constant)
-            term = term + (double)p->variance_delta[f] * 2. * (double)(p->x[i] - p->mean[f]) / (double)n +
-                   (double)(p->mean_delta[f] / (float)n);
-        p->output[i] = (float)term;
-    }
+    float off = p->x[i] - p->mean[f], third = p->mean_delta[f] / (float)n;
+    if (rule->products == PRECISION_DOUBLE)
+        return (float)(direct + (double)p->variance_delta[f] * 2. * (double)off / (double)n + (double)third);
+    float second = p->variance_delta[f] * 2.F * off / (float)n;
+    return rule->quotients == PRECISION_FLOAT ? (float)direct + second + third : (float)(direct + (double)second + (double)third);
 }
 
 void batchnorm_backward_plain(const batchnorm_pass *p) {
     updates_plain(p);
     for (size_t i = 0; i < floats_of(p); ++i) p->output[i] = p->input[i] * p->scales[channel(p, i)];
     if (!p->constant) statistics_deltas_plain(p);
-    input_delta_plain(p);
+    for (size_t i = 0; i < floats_of(p); ++i) p->output[i] = delta_of_input(p, i, channel(p, i));
 }

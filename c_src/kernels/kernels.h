@@ -15,7 +15,14 @@ typedef struct {
 
 /* sqrt(v + eps) or sqrt(v) + eps; (v + eps)^-1.5 or what stands for it */
 double batchnorm_root(float v, const epsilon_rule *e, precision p);
-double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, precision p);
+double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, const batchnorm_rule *rule);
+
+/* ---- batchnorm_strided.c ---------------------------------------------------------------------------------------------------- */
+
+/* Whether it computes as these do, which else equal the plain loops. */
+int batchnorm_is_strided(const batchnorm_rule *rule);
+void batchnorm_train_strided(const batchnorm_pass *p);
+void batchnorm_backward_strided(const batchnorm_pass *p);
 
 /* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
 

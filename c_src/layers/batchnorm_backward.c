@@ -42,6 +42,7 @@ static status backward(layer *l, const float *delta, float *output, const networ
     size_t batch = state->batch;
     const float *updates[] = {NULL, NULL, l->scale_updates, l->bias_updates},
                 *deltas[] = {NULL, NULL, l->mean_delta, l->variance_delta};
+    if (rule->eval_statistics == STATISTICS_ROLLING_COPIED && rolling) copy_rolling(l);
     size_t n = batch * l->outputs;
     delta = readable(readable(delta, n, output, updates, l->c), n, output, deltas, l->c);
     batchnorm_pass p = {.batch = batch, .c = l->c, .spatial = l->h * l->w, .rule = rule, .scales = l->scales};
@@ -70,7 +71,9 @@ status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta
 
 status normalize_delta(layer *l, float *delta, const network_state *state) {
     status s = prepare_backward(l, state);
-    return s == STATUS_OK ? backward(l, delta, delta, state) : s;
+    if (s != STATUS_OK) return s;
+    if (l->batchnorm_rule.host_bias_gradient) bias_gradients(delta, (extent){state->batch, l->c, l->h * l->w}, l->bias_updates);
+    return backward(l, delta, delta, state);
 }
 
 status backward_standalone_batchnorm(layer *l, const network_state *state) {

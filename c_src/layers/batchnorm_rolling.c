@@ -1,4 +1,6 @@
 /* The rolling arrays of a batchnorm, and the number of batches in them. */
+#include <string.h>
+
 #include "../internal.h"
 #include "../kernels/kernels.h"
 
@@ -27,4 +29,9 @@ void move_rolling(layer *l, const float *kept) {
     }
     move(l->c, keep, add, l->rolling_mean, l->mean);
     move(l->c, keep, add, l->rolling_variance, kept);
+}
+
+void copy_rolling(layer *l) {
+    memcpy(l->mean, l->rolling_mean, l->c * sizeof *l->mean);
+    memcpy(l->variance, l->rolling_variance, l->c * sizeof *l->variance);
 }

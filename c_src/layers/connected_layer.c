@@ -12,6 +12,8 @@ static status forward_connected_layer(layer *l, const network_state *state) {
 static status backward_connected_layer(layer *l, const network_state *state) {
     extent e = {state->batch, l->outputs, 1};
     status done = ensure_all_updates(l);
+    if (done == STATUS_OK && l->layer_rule.connected_delta == CONNECTED_DELTA_CONSTRAINED)
+        constrain_cpu(state->batch * l->outputs, 1, l->delta);
     if (done == STATUS_OK) done = delta_of_sums(l, e, l->output, l->delta, state);
     if (done != STATUS_OK) return done;
     connected_weight_gradients(l->delta, state->input, state->batch, l->inputs, l->outputs, l->weight_updates);

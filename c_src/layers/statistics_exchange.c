@@ -67,7 +67,7 @@ static void take_deltas(const batchnorm_pass *p, const double *sums) {
     for (size_t f = 0; f < p->c; ++f) {
         double scale = (double)p->scales[f], root = batchnorm_root(p->variance[f], e, p->rule->intermediate);
         p->mean_delta[f] = (float)(sums[f] * scale * (-1. / root));
-        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule->intermediate);
+        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule);
         p->variance_delta[f] = (float)(sums[p->c + f] * scale * (-.5 * power));
     }
 }

@@ -58,6 +58,13 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
     onnx = _with_epsilon(base, at_five, rolling_keep=0.9, rolling_add=0.1)
     of = _Maker(layers, training)
     return (
+        of.profile(
+            "cudnn",
+            "source",
+            _with_epsilon(base, at_five, keep_variance="n-1"),
+            forward="what Darknets built with cuDNN hand to it: .00001 and .01, pjreddie src/batchnorm_layer.c:205,208",
+            keep_variance="cuDNN's documentation of cudnnBatchNormalizationForwardTraining: unbiased in the running variance",
+        ),
         of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
         of.profile(
             "keras", "source", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"

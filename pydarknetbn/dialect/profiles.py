@@ -7,6 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .batchnorms import ALEXEYAB_RULES, HANK_AI_RULES, PJREDDIE_RULES, TEXTBOOK_BN, one_rule
+from .cuda import (
+    ALEXEYAB_CUDA_RULES,
+    ALEXEYAB_CUDA_SOURCES,
+    HANK_AI_CUDA_RULES,
+    HANK_AI_CUDA_SOURCES,
+    PJREDDIE_CUDA_RULES,
+    PJREDDIE_CUDA_SOURCES,
+)
 from .frameworks import framework_profiles
 from .losses import ALEXEYAB_LOSSES, HANK_AI_LOSSES, PJREDDIE_LOSSES
 from .recurrent import ALEXEYAB_RECURRENT, PJREDDIE_RECURRENT, TEXTBOOK_RECURRENT
@@ -35,6 +43,7 @@ _PJREDDIE_LAYERS = LayerRule(
     direct_1x1="any stride",
     input_delta="overwritten by 1x1",
     copied_delta="overwritten",
+    connected_delta="free",
     gradient="simplified",
     shared_statistics=True,
     shortcut_sums="by image",
@@ -65,6 +74,7 @@ _ALEXEYAB_LAYERS = LayerRule(
     direct_1x1="stride x 1",
     input_delta="overwritten",
     copied_delta="overwritten",
+    connected_delta="free",
     gradient="simplified",
     shared_statistics=True,
     shortcut_sums="by source input",
@@ -102,6 +112,26 @@ _TEXTBOOK_LAYERS = replace(
     shortcut_sums="by image",
 )
 
+
+def _on_gpu(layers: LayerRule) -> LayerRule:
+    """What the CUDA code computes, as far as it can be told.
+
+    A matrix product is cuBLAS' there, which defines no order of its sums: here the order is the CPU's. CUDA's own functions are not
+    reproduced either: expf, tanhf and mish's __expf are those of the CPU. Losses, boxes, recurrent steps and the derivatives of
+    activations over channels are computed as on the CPU.
+    """
+    arithmetic = replace(
+        layers.arithmetic,
+        transcendental="float",
+        leaky="float",
+        leaky_host="float",
+        piecewise="float",
+        mish_gradient="float",
+        softmax="float",
+    )
+    return replace(layers, arithmetic=arithmetic, connected_delta="constrained")
+
+
 _PROFILES = (
     Profile(
         name="pjreddie-cpu",
@@ -134,6 +164,30 @@ _PROFILES = (
         layers=replace(_HANK_AI_LAYERS, arithmetic=replace(_HANK_AI_LAYERS.arithmetic, leaky_host="float")),
         training=HANK_AI_TRAINING,
         sources=MappingProxyType({"leaky_host": "src-lib/gemm.cpp:1463, the branch that a build with AVX takes"}),
+    ),
+    Profile(
+        name="pjreddie-cuda",
+        evidence="source",
+        batchnorm=PJREDDIE_CUDA_RULES,
+        layers=_on_gpu(_PJREDDIE_LAYERS),
+        training=replace(PJREDDIE_TRAINING, adam=True),
+        sources=PJREDDIE_CUDA_SOURCES,
+    ),
+    Profile(
+        name="alexeyab-cuda",
+        evidence="source",
+        batchnorm=ALEXEYAB_CUDA_RULES,
+        layers=_on_gpu(_ALEXEYAB_LAYERS),
+        training=replace(ALEXEYAB_TRAINING, cleared="cleared"),
+        sources=ALEXEYAB_CUDA_SOURCES,
+    ),
+    Profile(
+        name="hank-ai-cuda",
+        evidence="source",
+        batchnorm=HANK_AI_CUDA_RULES,
+        layers=_on_gpu(_HANK_AI_LAYERS),
+        training=replace(HANK_AI_TRAINING, cleared="cleared"),
+        sources=HANK_AI_CUDA_SOURCES,
     ),
     Profile(
         name="textbook",

@@ -67,10 +67,16 @@ class BatchNormRule:
     rolling: Literal["factors", "cumulative"]
     rolling_keep: float
     rolling_add: float
-    summation: Literal["serial"]
+    summation: Literal["serial", "strided"]
+    moments: Literal["reciprocal", "quotient"]
+    squares: Precision
     intermediate: Precision
+    inverse_cube: Literal["pow", "root"]
+    quotients: Precision
+    products: Precision
     bias_gradient: bool
-    eval_statistics: Literal["batch", "rolling", "constant"]
+    host_bias_gradient: bool
+    eval_statistics: Literal["batch", "rolling", "rolling copied", "constant"]
     trains_standalone: bool
 
 
@@ -134,6 +140,7 @@ class LayerRule:
     direct_1x1: Literal["any stride", "stride x 1"]
     input_delta: Literal["added", "overwritten", "overwritten by 1x1"]
     copied_delta: Literal["added", "overwritten"]
+    connected_delta: Literal["free", "constrained"]
     gradient: Literal["simplified", "exact"]
     shared_statistics: bool
     shortcut_sums: Literal["by image", "by source input"]
