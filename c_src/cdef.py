@@ -1,7 +1,7 @@
 """Writes what cffi makes of a header: the C source of the extension module, or a Python module that opens a library later.
 
-    python cdef.py HEADER TARGET.c        for pydarknetbn._core, which the core is linked into
-    python cdef.py HEADER TARGET.py       for pydarknetbn._cuda_abi, whose library is opened where it is asked for
+python cdef.py HEADER TARGET.c        for pydarknetbn._core, which the core is linked into
+python cdef.py HEADER TARGET.py       for pydarknetbn._cuda_abi, whose library is opened where it is asked for
 """
 
 import re

@@ -26,7 +26,9 @@ def _built(compiler: str) -> Path:
     target = folder / "libemulated.so"
     sources = [str(path) for path in sorted(SOURCES.glob("*.cu"))]
     include = ["-I", str(TESTS / "emulated"), "-x", "c++"]
-    subprocess.run([compiler, *FLAGS, *include, *sources, "-o", str(target)], check=True, capture_output=True, text=True, timeout=600)
+    subprocess.run(
+        [compiler, *FLAGS, *include, *sources, "-o", str(target)], check=True, capture_output=True, text=True, timeout=600
+    )
     return target
 
 

@@ -83,8 +83,8 @@ __global__ void finish_moments_kernel(size_t c, int splits, batchnorm_rule rule,
 
 /* grid: pieces of a plane, planes */
 template <typename T, int N>
-__global__ void normalize_kernel(planes s, epsilon_rule e, const T *x, const float *mean, const float *variance, const float *scales,
-                                 const float *biases, T *output) {
+__global__ void normalize_kernel(planes s, epsilon_rule e, const T *x, const float *mean, const float *variance,
+                                 const float *scales, const float *biases, T *output) {
     for (size_t plane = blockIdx.x; plane < s.batch * s.c; plane += gridDim.x) {
         size_t f = plane % s.c;
         float middle = mean[f], factor = scales[f] / device_root(variance[f], &e), bias = biases[f];
@@ -177,7 +177,8 @@ unsigned splits_of(const gpu_job &job, int width) {
 dim3 grid_of_planes(const gpu_job &job, int width) {
     size_t all = job.batch * job.l->c, pieces = quotient_up(job.spatial / width, (size_t)THREADS * UNROLL);
     const size_t most_planes = 0x7fffffff, most_pieces = 65535;
-    return {(unsigned)(all < most_planes ? all : most_planes), (unsigned)(pieces < most_pieces ? pieces ? pieces : 1 : most_pieces)};
+    return {(unsigned)(all < most_planes ? all : most_planes),
+            (unsigned)(pieces < most_pieces ? pieces ? pieces : 1 : most_pieces)};
 }
 
 unsigned blocks_of_channels(size_t c) {
@@ -209,11 +210,12 @@ cudaError_t fast_moments(const gpu_job &job, const void *x) {
     cudaError_t error = by_storage(job, x, x, x, [&](auto zero, auto width) {
         using T = decltype(zero);
         splits = splits_of(job, width);
-        LAUNCH((moments_kernel<T, width>), dim3(splits, (unsigned)l->c), THREADS, job.stream)(planes_of(job), (const T *)x, partials);
+        LAUNCH((moments_kernel<T, width>), dim3(splits, (unsigned)l->c), THREADS, job.stream)(planes_of(job), (const T *)x,
+                                                                                              partials);
     });
     if (error != cudaSuccess) return error;
     LAUNCH((finish_moments_kernel), blocks_of_channels(l->c), THREADS, job.stream)(l->c, (int)splits, l->rule, partials, l->mean,
-                                                                                l->variance, l->kept);
+                                                                                   l->variance, l->kept);
     return cudaGetLastError();
 }
 
@@ -221,7 +223,8 @@ cudaError_t fast_normalize(const gpu_job &job, const void *x, void *output) {
     const batchnorm_gpu *l = job.l;
     return by_storage(job, x, output, output, [&](auto zero, auto width) {
         using T = decltype(zero);
-        LAUNCH((normalize_kernel<T, width>), grid_of_planes(job, width), THREADS, job.stream)(planes_of(job), l->rule.forward, (const T *)x, job.mean, job.variance, l->scales, l->biases, (T *)output);
+        LAUNCH((normalize_kernel<T, width>), grid_of_planes(job, width), THREADS, job.stream)(
+            planes_of(job), l->rule.forward, (const T *)x, job.mean, job.variance, l->scales, l->biases, (T *)output);
     });
 }
 
@@ -233,12 +236,12 @@ cudaError_t fast_deltas(const gpu_job &job, const void *x, const void *delta, bo
         using T = decltype(zero);
         splits = splits_of(job, width);
         LAUNCH((sums_kernel<T, width>), dim3(splits, (unsigned)l->c), THREADS, job.stream)(planes_of(job), (const T *)x,
-                                                                                       (const T *)delta, job.mean, partials);
+                                                                                           (const T *)delta, job.mean, partials);
     });
     if (error != cudaSuccess) return error;
     gradients to = {l->scale_updates, l->bias_updates, l->mean_delta, l->variance_delta};
     LAUNCH((finish_sums_kernel), blocks_of_channels(l->c), THREADS, job.stream)(l->c, (int)splits, l->rule, partials, job.variance,
-                                                                             l->scales, to, constant);
+                                                                                l->scales, to, constant);
     return cudaGetLastError();
 }
 
@@ -246,7 +249,8 @@ cudaError_t fast_carry(const gpu_job &job, const void *x, const void *delta, voi
     const batchnorm_gpu *l = job.l;
     return by_storage(job, x, delta, input_delta, [&](auto zero, auto width) {
         using T = decltype(zero);
-        LAUNCH((carry_kernel<T, width>), grid_of_planes(job, width), THREADS, job.stream)(planes_of(job), l->rule.direct_term, (const T *)x, (const T *)delta, job.mean, job.variance, l->scales, l->mean_delta,
-            l->variance_delta, (T *)input_delta, constant);
+        LAUNCH((carry_kernel<T, width>), grid_of_planes(job, width), THREADS,
+               job.stream)(planes_of(job), l->rule.direct_term, (const T *)x, (const T *)delta, job.mean, job.variance, l->scales,
+                           l->mean_delta, l->variance_delta, (T *)input_delta, constant);
     });
 }

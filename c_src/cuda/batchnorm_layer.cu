@@ -54,7 +54,7 @@ __global__ void update_kernel(size_t n, float rate, float momentum, float *param
 /* Whether the strict kernels compute by the rule */
 bool is_strict_rule(const batchnorm_rule *rule) {
     return rule->summation == SUMMATION_STRIDED && rule->moments == MOMENTS_QUOTIENT && rule->squares == PRECISION_FLOAT &&
-           rule->intermediate == PRECISION_FLOAT && rule->power == POWER_ROOT && rule->quotients == PRECISION_FLOAT;
+           rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT;
 }
 
 gpu_status check_pass(const batchnorm_gpu *l, const gpu_pass *pass) {
@@ -71,17 +71,19 @@ gpu_status move_rolling(batchnorm_gpu *l, cudaStream_t stream) {
     l->num_batches_tracked += 1;
     if (l->rule.rolling == ROLLING_CUMULATIVE) add = 1. / (double)l->num_batches_tracked, keep = 1. - add;
     LAUNCH((move_rolling_kernel), blocks(l->c), THREADS, stream)(l->c, (float)keep, (float)add, l->mean, l->kept, l->rolling_mean,
-                                                              l->rolling_variance);
+                                                                 l->rolling_variance);
     return gpu_check(cudaGetLastError(), "the rolling arrays");
 }
 
 } // namespace
 
-gpu_status make_batchnorm_layer_gpu(batchnorm_gpu **made, int device, size_t c, const batchnorm_rule *rule, storage type, kernels k) {
+gpu_status make_batchnorm_layer_gpu(batchnorm_gpu **made, int device, size_t c, const batchnorm_rule *rule, storage type,
+                                    kernels k) {
     *made = nullptr;
     if (c == 0 || c > 65535) return gpu_fail("expected 1 to 65,535 channels, got %zu", c);
     if (k == KERNELS_STRICT && (!is_strict_rule(rule) || type != STORAGE_FLOAT32))
-        return gpu_fail("the strict kernels compute in float32 by a rule of strided sums; take the fast ones, or a profile of a fork's GPU");
+        return gpu_fail(
+            "the strict kernels compute in float32 by a rule of strided sums; take the fast ones, or a profile of a fork's GPU");
     batchnorm_gpu *l = static_cast<batchnorm_gpu *>(calloc(1, sizeof *l));
     if (!l) return gpu_fail("no memory for a layer");
     l->device = device, l->c = c, l->rule = *rule, l->type = type, l->how = k;
@@ -155,15 +157,16 @@ gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, c
                      "the normalization");
 }
 
-gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta, void *input_delta) {
+gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                        void *input_delta) {
     gpu_status s = check_pass(l, pass);
     if (s != GPU_OK) return s;
     bool constant = !pass->train && l->rule.eval_statistics == STATISTICS_CONSTANT, strict = l->how == KERNELS_STRICT;
     if (!pass->train && !constant)
         return gpu_fail("a backward outside training is computed for profiles that take the rolling arrays for constants alone");
     if (pass->train && l->count != pass->batch * pass->spatial)
-        return gpu_fail("the last training forward was of %zu values in each channel, delta is of %zu; call the forward before it", l->count,
-                        pass->batch * pass->spatial);
+        return gpu_fail("the last training forward was of %zu values in each channel, delta is of %zu; call the forward before it",
+                        l->count, pass->batch * pass->spatial);
     on_device there(l->device);
     gpu_job job = {l, pass->batch, pass->spatial, l->mean, l->variance, (cudaStream_t)pass->stream};
     if (constant) job.mean = l->rolling_mean, job.variance = l->rolling_variance;

@@ -8,8 +8,12 @@ namespace {
 
 struct planes {
     size_t batch, c, spatial;
-    __device__ size_t step() const { return c * spatial; }
-    __device__ size_t count() const { return batch * spatial; }
+    __device__ size_t step() const {
+        return c * spatial;
+    }
+    __device__ size_t count() const {
+        return batch * spatial;
+    }
 };
 
 __device__ size_t divisor(const planes &s, denominator d) {
@@ -34,8 +38,8 @@ __global__ void moments_kernel(planes s, batchnorm_rule rule, const float *x, fl
 }
 
 /* One thread for a value */
-__global__ void normalize_kernel(planes s, epsilon_rule e, const float *x, const float *mean, const float *variance, const float *scales,
-                          const float *biases, float *output) {
+__global__ void normalize_kernel(planes s, epsilon_rule e, const float *x, const float *mean, const float *variance,
+                                 const float *scales, const float *biases, float *output) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= s.batch * s.step()) return;
     size_t f = i / s.spatial % s.c;
@@ -46,8 +50,8 @@ struct gradients {
     float *scale_updates, *bias_updates, *mean_delta, *variance_delta;
 };
 
-__global__ void deltas_kernel(planes s, batchnorm_rule rule, const float *x, const float *delta, const float *mean, const float *variance,
-                       const float *scales, gradients to, bool constant) {
+__global__ void deltas_kernel(planes s, batchnorm_rule rule, const float *x, const float *delta, const float *mean,
+                              const float *variance, const float *scales, gradients to, bool constant) {
     __shared__ float parts[4][DEVICE_PARTS];
     size_t f = blockIdx.x, p = threadIdx.x;
     device_channel channel = {};
@@ -66,8 +70,9 @@ __global__ void deltas_kernel(planes s, batchnorm_rule rule, const float *x, con
     to.variance_delta[f] = device_variance_delta(device_total(0, parts[3], DEVICE_PARTS), power, rule.products);
 }
 
-__global__ void carry_kernel(planes s, batchnorm_rule rule, const float *x, const float *delta, const float *mean, const float *variance,
-                      const float *scales, const float *mean_delta, const float *variance_delta, float *input_delta, bool constant) {
+__global__ void carry_kernel(planes s, batchnorm_rule rule, const float *x, const float *delta, const float *mean,
+                             const float *variance, const float *scales, const float *mean_delta, const float *variance_delta,
+                             float *input_delta, bool constant) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= s.batch * s.step()) return;
     size_t f = i / s.spatial % s.c;
@@ -97,23 +102,23 @@ cudaError_t strict_moments(const gpu_job &job, const float *x) {
 
 cudaError_t strict_normalize(const gpu_job &job, const float *x, float *output) {
     const batchnorm_gpu *l = job.l;
-    LAUNCH((normalize_kernel), blocks_for_values(job), DEVICE_PARTS, job.stream)(planes_of(job), l->rule.forward, x, job.mean, job.variance,
-                                                                       l->scales, l->biases, output);
+    LAUNCH((normalize_kernel), blocks_for_values(job), DEVICE_PARTS, job.stream)(planes_of(job), l->rule.forward, x, job.mean,
+                                                                                 job.variance, l->scales, l->biases, output);
     return cudaGetLastError();
 }
 
 cudaError_t strict_deltas(const gpu_job &job, const float *x, const float *delta, bool constant) {
     batchnorm_gpu *l = job.l;
     gradients to = {l->scale_updates, l->bias_updates, l->mean_delta, l->variance_delta};
-    LAUNCH((deltas_kernel), (unsigned)l->c, DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, delta, job.mean, job.variance, l->scales, to,
-                                                            constant);
+    LAUNCH((deltas_kernel), (unsigned)l->c, DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, delta, job.mean, job.variance,
+                                                                      l->scales, to, constant);
     return cudaGetLastError();
 }
 
 cudaError_t strict_carry(const gpu_job &job, const float *x, const float *delta, float *input_delta, bool constant) {
     const batchnorm_gpu *l = job.l;
-    LAUNCH((carry_kernel), blocks_for_values(job), DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, delta, job.mean, job.variance,
-                                                                   l->scales, l->mean_delta, l->variance_delta, input_delta,
-                                                                   constant);
+    LAUNCH((carry_kernel), blocks_for_values(job), DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, delta, job.mean,
+                                                                             job.variance, l->scales, l->mean_delta,
+                                                                             l->variance_delta, input_delta, constant);
     return cudaGetLastError();
 }

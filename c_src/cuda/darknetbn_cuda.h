@@ -46,7 +46,7 @@ typedef struct batchnorm_gpu batchnorm_gpu;
 
 typedef struct {
     size_t batch, spatial;
-    int train;      /* forward: batch statistics, rolling arrays move; backward: those of the last training forward, else as the rule says */
+    int train; /* forward: batch statistics, rolling arrays move; backward: those of the last training forward, else as the rule says */
     int keep_still; /* rolling arrays stay in a training forward */
     void *stream;
 } gpu_pass;
@@ -64,7 +64,8 @@ float *array_of_batchnorm_gpu(batchnorm_gpu *l, const char *name);
 /* output may be x, where no backward follows */
 gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, void *output);
 /* x: of the last forward. Adds to scale_updates and bias_updates; input_delta may be delta. */
-gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta, void *input_delta);
+gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                        void *input_delta);
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
 
 /* cdef end */

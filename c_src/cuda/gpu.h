@@ -38,7 +38,7 @@ struct batchnorm_gpu {
     storage type;
     kernels how;
     size_t num_batches_tracked;
-    size_t count; /* values in a channel of the last training forward, 0 before it */
+    size_t count;    /* values in a channel of the last training forward, 0 before it */
     float *block;    /* owned: the partial sums, then all arrays of c */
     float *partials; /* (c, SPLITS, 3) */
     float *scales, *biases, *rolling_mean, *rolling_variance;

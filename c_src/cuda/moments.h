@@ -44,8 +44,8 @@ typedef struct {
     float mean, direct, per_off, third;
 } fast_terms;
 
-DARKNETBN_DEVICE fast_terms terms_of_channel(float mean, float variance, float scale, float mean_delta, float variance_delta, float n,
-                                             const epsilon_rule *direct, int constant) {
+DARKNETBN_DEVICE fast_terms terms_of_channel(float mean, float variance, float scale, float mean_delta, float variance_delta,
+                                             float n, const epsilon_rule *direct, int constant) {
     fast_terms t = {mean, scale / device_root(variance, direct), 0, 0};
     if (!constant) t.per_off = variance_delta * 2.F / n, t.third = mean_delta / n;
     return t;

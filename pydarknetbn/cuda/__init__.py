@@ -1,8 +1,8 @@
 """Batch normalization on CUDA devices; the library that computes it is optional, and opened on the first use.
 
-    layer = dn.cuda.BatchNorm(64, profile="torch")
-    output = layer.forward(tensor, train=True)         tensor: PyTorch's, CuPy's or JAX' on the device, not copied
-    torch.from_dlpack(output)                          nor is what comes out
+layer = dn.cuda.BatchNorm(64, profile="torch")
+output = layer.forward(tensor, train=True)         tensor: PyTorch's, CuPy's or JAX' on the device, not copied
+torch.from_dlpack(output)                          nor is what comes out
 """
 
 from __future__ import annotations

@@ -87,8 +87,7 @@ class BatchNorm:
             DeviceError, DtypeError, ShapeError: x is not as told.
         """
         source = self._checked(x, "x")
-        result = DeviceArray(self._library, source.shape, self._dtype, self._device) if out is None else out
-        target = self._checked(out, "out", source.shape) if out is not None else result.lent()
+        result, target = self._target(out, source.shape)
         if train and target.pointer == source.pointer:
             raise ShapeError(f"{self!r}: a training forward cannot overwrite x, which its backward reads; give another out")
         call = self._pass(source.shape, train, stream)
@@ -113,8 +112,7 @@ class BatchNorm:
         if self._x is None:
             raise StateError(f"{self!r}: backward needs a training forward before it; call forward(x, train=True)")
         source = self._checked(delta, "delta", self._x.shape)
-        result = DeviceArray(self._library, source.shape, self._dtype, self._device) if out is None else out
-        target = self._checked(out, "out", source.shape) if out is not None else result.lent()
+        result, target = self._target(out, source.shape)
         self._call("backward_batchnorm_layer_gpu", self._pass(source.shape, True, stream), self._x, source, target)
         return result
 
@@ -157,6 +155,12 @@ class BatchNorm:
     def _call(self, name: str, call: Any, *arrays: Lent) -> None:
         pointers = [self._library.ffi.cast("void *", array.pointer) for array in arrays]
         self._library.check(getattr(self._library.functions, name)(self._layer, call, *pointers), repr(self))
+
+    def _target(self, out: object, shape: tuple[int, ...]) -> tuple[Any, Lent]:
+        if out is not None:
+            return out, self._checked(out, "out", shape)
+        made = DeviceArray(self._library, shape, self._dtype, self._device)
+        return made, made.lent()
 
     def _checked(self, array: object, name: str, shape: tuple[int, ...] | None = None) -> Lent:
         lent = borrow(array, name)

@@ -120,12 +120,12 @@ class _Given:
 _given: dict[int, _Given] = {}  # what other libraries hold, by the address of its struct
 
 
-@_DELETER
+@_DELETER  # type: ignore[untyped-decorator]
 def _give_back(managed: Any) -> None:
     _given.pop(ctypes.addressof(managed.contents), None)
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
 def _forget(capsule: int) -> None:
     """Of a capsule that nobody took."""
     if _api.PyCapsule_IsValid(capsule, _NAME):
