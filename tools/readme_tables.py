@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gradient_distance import SHAPES, distance
+from parity_table import far_table, parity_table, quantity_table
 from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
 
@@ -65,7 +66,14 @@ def gradient_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
-PARTS = {"profiles": profile_table, "sections": section_table, "gradients": gradient_table}
+PARTS = {
+    "profiles": profile_table,
+    "sections": section_table,
+    "gradients": gradient_table,
+    "parity": parity_table,
+    "quantities": quantity_table,
+    "far from zero": far_table,
+}
 
 
 def filled(text: str) -> str:
