@@ -13,7 +13,7 @@ from parity import LAYOUTS, QUANTITIES, RECORD, compared, far_from_zero, run, st
 from parity_layers import Floats, Ours
 from pydarknetbn.dialect import profile_named, profiles
 
-__all__ = ["COLUMNS", "ROUNDING", "distances", "far_table", "parity_table", "quantity_table", "recorded", "versions"]
+__all__ = ["COLUMNS", "ROUNDING", "distances", "far_table", "headings", "parity_table", "quantity_table", "recorded"]
 
 ROUNDING = 1e-6
 """Relative to the largest value: what the order of a framework's sums may take."""
@@ -23,8 +23,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "PyTorch": ("torch",),
         "Keras": ("keras", "keras over torch"),
         "flax": ("flax",),
-        "ONNX": ("onnx-9", "onnx-14", "onnx-15"),
-        "burn (recorded)": ("burn",),
+        "onnxruntime": ("onnx-9", "onnx-14", "onnx-15"),
+        "burn": ("burn",),
     }
 )
 """By the heading, whose records a column holds the worst of."""
@@ -38,9 +38,11 @@ def recorded(framework: str, n: int) -> dict[str, Floats]:
     return {name: np.array(values, np.float32) for name, values in record.get(str(n), {}).items()}
 
 
-def versions() -> dict[str, str]:
-    """What ran, by the name of its record."""
-    return {name: record["versions"] for name, record in json.loads(RECORD.read_text(encoding="utf-8")).items()}
+def headings() -> list[str]:
+    """The columns, each with the version that ran."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    ran = {heading: record[names[0]]["versions"].split()[1].split("+")[0] for heading, names in COLUMNS.items()}
+    return [f"{heading} {'(recorded)' if heading == 'burn' else ran[heading]}" for heading in COLUMNS]
 
 
 def _ours(profile: str, n: int) -> dict[str, Floats]:
@@ -87,7 +89,7 @@ def parity_table() -> str:
         ]
         return [max(each) for each in found]
 
-    return _table(list(COLUMNS), cells)
+    return _table(headings(), cells)
 
 
 def quantity_table() -> str:
