@@ -58,10 +58,14 @@ Cell = tuple[float, str]
 """A distance, and the quantity that it is of where that has to be said."""
 
 
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return "none"
-    return f"{cell[0]:.1e} {cell[1]}".rstrip() if cell[0] > ROUNDING else "rounding"
+    return f"{_number(cell[0])} {cell[1]}".rstrip() if cell[0] > ROUNDING else "rounding"
 
 
 def _table(headings: Sequence[str], cells: Callable[[str], Sequence[Cell | None]]) -> str:
@@ -117,5 +121,5 @@ def far_table() -> str:
     epsilon = profile_named("torch").rule("batchnorm").forward.value
     found = {"this package": far_from_zero(lambda start: Ours(start, "torch"), epsilon)}
     found |= {heading: record[name]["far from zero"] for heading, name in _FAR.items()}
-    cells = ["not a number" if value is None else f"{value:.1e}" for value in found.values()]
+    cells = ["not a number" if value is None else _number(value) for value in found.values()]
     return f"\n| {' | '.join(found)} |\n{'|---' * len(found)}|\n| {' | '.join(cells)} |\n"

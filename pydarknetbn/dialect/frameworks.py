@@ -1,7 +1,7 @@
 """How other frameworks normalise a batch, and what their momentum means. Only batchnorm is theirs; the rest is one fork's.
 
-None of these is bit-equal to its framework: the order of a framework's sums depends on the machine. *run* means that outputs, rolling
-arrays and gradients (onnxruntime has none) are the framework's own to 1e-6 of the largest: `tools/parity.py` runs it.
+None of these is bit-equal to its framework: the order of a framework's sums depends on the machine. *run* means that its outputs,
+rolling arrays and gradients (onnxruntime has none) came out here, to 1e-6 of the largest of each: `tools/parity.py` runs it.
 """
 
 from __future__ import annotations
