@@ -139,6 +139,12 @@ def test_large_mean_is_lost_where_the_variance_is_a_difference_of_squares():
     assert max(RECORD[name]["far from zero"] for name in ("torch", "keras", "onnx-14")) < 0.2
 
 
+@pytest.mark.parametrize("name", ["parity", "quantities", "far from zero"])
+def test_readme_has_the_table_of_the_record(name, table):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"<!-- {name} -->{table.PARTS[name]()}<!-- /{name} -->" in readme, "run python tools/readme_tables.py"
+
+
 def test_readme_names_the_versions_in_the_headings(table):
     assert table.headings()[:4] == [
         f"{shown} {RECORD[name]['versions'].split()[1].split('+')[0]}"

@@ -13,7 +13,7 @@ from parity import LAYOUTS, QUANTITIES, RECORD, compared, far_from_zero, run, st
 from parity_layers import Floats, Ours
 from pydarknetbn.dialect import profile_named, profiles
 
-__all__ = ["COLUMNS", "ROUNDING", "distances", "far_table", "headings", "parity_table", "quantity_table", "recorded"]
+__all__ = ["COLUMNS", "PARTS", "ROUNDING", "distances", "far_table", "headings", "parity_table", "quantity_table", "recorded"]
 
 ROUNDING = 1e-6
 """Relative to the largest value: what the order of a framework's sums may take."""
@@ -123,3 +123,7 @@ def far_table() -> str:
     found |= {heading: record[name]["far from zero"] for heading, name in _FAR.items()}
     cells = ["not a number" if value is None else _number(value) for value in found.values()]
     return f"\n| {' | '.join(found)} |\n{'|---' * len(found)}|\n| {' | '.join(cells)} |\n"
+
+
+PARTS = {"parity": parity_table, "quantities": quantity_table, "far from zero": far_table}
+"""By the marks in the README."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import parity_table
 from gradient_distance import SHAPES, distance
-from parity_table import far_table, parity_table, quantity_table
 from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
 
@@ -66,19 +66,12 @@ def gradient_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
-PARTS = {
-    "profiles": profile_table,
-    "sections": section_table,
-    "gradients": gradient_table,
-    "parity": parity_table,
-    "quantities": quantity_table,
-    "far from zero": far_table,
-}
+PARTS = {"profiles": profile_table, "sections": section_table, "gradients": gradient_table}
 
 
 def filled(text: str) -> str:
     """A README with each marked part as the code has it."""
-    for name, part in PARTS.items():
+    for name, part in (PARTS | parity_table.PARTS).items():
         text = re.sub(
             f"(<!-- {name} -->).*?(<!-- /{name} -->)", lambda match, part=part: match[1] + part() + match[2], text, flags=re.DOTALL
         )
