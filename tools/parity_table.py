@@ -77,7 +77,10 @@ def _table(headings: Sequence[str], cells: Callable[[str], Sequence[Cell | None]
     rows = [f"| profile | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
     for shown, lines in alike.items():
         largest = [max(cell[0] if cell else 0 for cell in column) for column in zip(*lines.values(), strict=True)]
-        line = [f"*{value:.0e}*" if text == "rounding" else text for text, value in zip(shown, largest, strict=True)]
+        line = [
+            f"*{value:.0e}*".replace("0e+00", "0") if text == "rounding" else text
+            for text, value in zip(shown, largest, strict=True)
+        ]
         rows.append(f"| {', '.join(lines)} | {' | '.join(line)} |")
     return "\n" + "\n".join(rows) + "\n"
 
