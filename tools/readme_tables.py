@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import parity_table
 from gradient_distance import SHAPES, distance
 from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
@@ -70,7 +71,7 @@ PARTS = {"profiles": profile_table, "sections": section_table, "gradients": grad
 
 def filled(text: str) -> str:
     """A README with each marked part as the code has it."""
-    for name, part in PARTS.items():
+    for name, part in (PARTS | parity_table.PARTS).items():
         text = re.sub(
             f"(<!-- {name} -->).*?(<!-- /{name} -->)", lambda match, part=part: match[1] + part() + match[2], text, flags=re.DOTALL
         )

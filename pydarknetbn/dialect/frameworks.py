@@ -1,7 +1,7 @@
 """How other frameworks normalise a batch, and what their momentum means. Only batchnorm is theirs; the rest is one fork's.
 
-None of these is bit-equal to its framework: the order of a framework's sums depends on the machine. *run* means that a forward, its
-statistics and its gradients were compared with the framework, within rounding.
+None of these is bit-equal to its framework: the order of a framework's sums depends on the machine. *run* means that its outputs,
+rolling arrays and gradients (onnxruntime has none) came out here, to 1e-6 of the largest of each: `tools/parity.py` runs it.
 """
 
 from __future__ import annotations
@@ -66,15 +66,17 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
             keep_variance="cuDNN's documentation of cudnnBatchNormalizationForwardTraining: unbiased in the running variance",
         ),
         of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
-        of.profile(
-            "keras", "source", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"
-        ),
-        of.profile("flax", "source", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
+        of.profile("keras", "run", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"),
+        of.profile("flax", "run", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
         of.profile("burn", "source", onnx, forward="burn-nn/src/modules/norm/batch.rs"),
         of.profile(
-            "onnx-9", "source", torch, forward="onnx/defs/nn/old.cc BatchNormalization_ver9, which leaves the variance open"
+            "onnx-9",
+            "run",
+            onnx,
+            forward="onnx/defs/nn/old.cc BatchNormalization_ver9",
+            keep_variance="left open there; onnxruntime/core/providers/cpu/nn/batch_norm.h",
         ),
-        of.profile("onnx-14", "source", onnx, forward="onnx/defs/nn/defs.cc BatchNormalization"),
+        of.profile("onnx-14", "run", onnx, forward="onnx/defs/nn/defs.cc BatchNormalization"),
         of.profile(
             "caffe",
             "source",
