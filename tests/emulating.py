@@ -1,5 +1,7 @@
-"""The CUDA library built for the CPU: its own sources, with `emulated/cuda_runtime.h` in the place of CUDA's. Kernels run block after
-block, their threads as fibers, so what they compute is tested where there is no GPU."""
+"""The CUDA library built for the CPU: its own sources, with `emulated/cuda_runtime.h` in the place of CUDA's.
+
+Kernels run block after block, their threads as fibers, so that what they compute is tested where there is no GPU.
+"""
 
 from __future__ import annotations
 

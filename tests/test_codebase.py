@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = Path(pydarknetbn.__file__).parent
 C_SRC = ROOT / "c_src"
 PYTHON = sorted(PACKAGE.rglob("*.py"))
-C_FILES = sorted([*C_SRC.rglob("*.c"), *C_SRC.rglob("*.h")])
+C_FILES = sorted(path for path in C_SRC.rglob("*") if path.suffix in (".c", ".h", ".cu", ".cuh"))
 TABLE = [path for path in PYTHON if path.is_relative_to(PACKAGE / "dialect")]
 FILE_LINES, FUNCTION_LINES = 300, 40
 FORKS = re.compile(r"pjreddie|alexeyab|hank.?ai", re.IGNORECASE)
@@ -247,11 +247,12 @@ def test_kernels_allocate_nothing(path: Path) -> None:
     assert bool(allocates) == (path.name == "nms.c")
 
 
-def test_one_header_is_the_contract() -> None:
+def test_one_header_is_the_contract_of_each_library() -> None:
     marked = {path.name for path in C_FILES if "/* cdef begin */" in path.read_text(encoding="utf-8")}
-    text = (C_SRC / "darknetbn.h").read_text(encoding="utf-8")
-    included = re.findall(r'#include "(.+)"', text.split("/* cdef begin */")[1].split("/* cdef end */")[0])
-    assert marked == {"darknetbn.h", *included}
+    contracts = [(C_SRC / name).read_text(encoding="utf-8") for name in ("darknetbn.h", "cuda/darknetbn_cuda.h")]
+    parts = "".join(text.split("/* cdef begin */")[1].split("/* cdef end */")[0] for text in contracts)
+    included = re.findall(r'#include "(?:\.\./)?(.+)"', parts)
+    assert marked == {"darknetbn.h", "darknetbn_cuda.h", *included}
 
 
 @pytest.mark.parametrize("path", C_FILES, ids=name_of)

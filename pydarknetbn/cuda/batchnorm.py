@@ -96,7 +96,7 @@ class BatchNorm:
         return result
 
     def backward(self, delta: object, *, out: object = None, stream: object = None) -> Any:
-        """Carries delta (minus the gradient of the loss) through the last training forward; adds to `scale_updates`, `bias_updates`.
+        """Carries delta (minus the gradient of the loss) through the last training forward; adds to the updates.
 
         Args:
             delta: on the device, of the shape of its x.

@@ -1,4 +1,4 @@
-"""DLPack, the structs by which array libraries lend each other memory on a device (dmlc/dlpack include/dlpack/dlpack.h, version 0.8)."""
+"""DLPack, the structs by which array libraries lend each other memory (dmlc/dlpack include/dlpack/dlpack.h, version 0.8)."""
 
 from __future__ import annotations
 
