@@ -54,6 +54,26 @@ def test_bfloat16_sum_of_4096_ones_stays_at_256():
     assert record.values["mean"] == [0.0625]  # 256 / 4096
 
 
+def test_half_sum_of_4096_squares_of_1_stays_there_too():
+    for dtype, stays in ((np.float16, 2048), (bfloat16(), 256)):
+        x = column([1, -1] * 2048, dtype)
+        _, record = forward_half(x, profile="torch", statistics="half")
+        assert record.values["mean"] == [0]
+        assert record.values["variance"] == [stays / 4096]
+        _, record = forward_half(x, profile="torch")
+        assert record.values["variance"] == [1]
+
+
+def test_half_sum_of_4096_deltas_stays_there_too():
+    for dtype, stays in ((np.float16, 2048), (bfloat16(), 256)):
+        x, delta = column([1, -1] * 2048, dtype), column([1] * 4096, dtype)
+        assert backward_half(delta, x, profile="textbook", statistics="half")[1].values["bias_updates"] == [stays]
+        for statistics in ("float32", "float64"):
+            _, record = backward_half(delta, x, profile="textbook", statistics=statistics)
+            assert record.values["bias_updates"] == [4096]
+            assert record.values["scale_updates"] == [0]
+
+
 @pytest.mark.parametrize("statistics", ["float32", "float64"])
 def test_wide_sums_of_4096_ones_are_exact(dtype, statistics):
     output, record = forward_half(column([1] * 4096, dtype), profile="torch", statistics=statistics)
