@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import half_sums
 import parity_table
 from gradient_distance import SHAPES, distance
 from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
 from pydarknetbn.layers import BUILDERS
+from stability import COLUMNS, behavior
 
 __all__ = ["PARTS", "filled", "profile_table"]
 
@@ -66,7 +68,35 @@ def gradient_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
-PARTS = {"profiles": profile_table, "sections": section_table, "gradients": gradient_table}
+def stability_table() -> str:
+    """One line for all profiles that behave alike: what becomes of channels without variance."""
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for profile in profiles():
+        shown.setdefault(behavior(profile.name), []).append(f"`{profile.name}`")
+    rows = [f"| profile | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    rows += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in shown.items()]
+    return "\n" + "\n".join(rows) + "\n"
+
+
+def half_table() -> str:
+    """One line for each half type and type of the sums: the worst channel's errors."""
+    names = ("mean", "variance", "output")
+    rows = [f"| x | sums in | {' | '.join(names)} |", "|---|---|---|---|---|"]
+    for dtype in half_sums.TYPES:
+        for sums in half_sums.SUMS:
+            worst = [half_sums.record(dtype, sums).errors[name].relative.max() for name in names]
+            cells = " | ".join("overflow" if each == float("inf") else f"{each:.0e}" for each in worst)
+            rows.append(f"| {dtype} | {dtype if sums == 'half' else sums} | {cells} |")
+    return "\n" + "\n".join(rows) + "\n"
+
+
+PARTS = {
+    "profiles": profile_table,
+    "sections": section_table,
+    "gradients": gradient_table,
+    "stability": stability_table,
+    "half": half_table,
+}
 
 
 def filled(text: str) -> str:

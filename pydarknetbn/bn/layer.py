@@ -236,6 +236,9 @@ class BatchNorm:
     def _checked(self, array: object, name: str) -> Array:
         if not isinstance(array, np.ndarray):
             raise DtypeError(f"expected {name} to be a NumPy array of float32, got {type(array).__name__}")
+        if array.dtype.name in ("float16", "bfloat16"):
+            instead = f"bn.forward_half and bn.backward_half take it, and {name}.astype(numpy.float32) fits here"
+            raise DtypeError(f"expected {name} of float32, got {array.dtype}; {instead}")
         if array.ndim not in (2, 4):
             wanted = f"(N, {self._channels}) or (N, {self._channels}, H, W)"
             raise ShapeError(f"expected {name} of shape {wanted}, got {array.shape}")

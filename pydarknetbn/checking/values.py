@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .._native import Array
 from ..dialect import CONVENTIONS, EpsilonRule, Host, Profile
+from ..variances import MEAN, VARIANCE, denormal, is_initial
 from .report import Forecast, Place
 
 __all__ = ["Values", "forecast", "initial", "oddities", "shift", "suspicion"]
@@ -19,7 +20,6 @@ Values = Callable[[Place, int], Array | None]
 _HUGE = 1e6
 _OFF = 1e-3
 _FARTHEST = 64
-_MEAN, _VARIANCE = "rolling_mean", "rolling_variance"
 
 
 def epsilon_of(profile: Profile, layer_type: str) -> EpsilonRule:
@@ -39,7 +39,7 @@ def suspicion(place: Place, values: Array, profile: Profile) -> str | None:
     low, high = float(values.min()), float(values.max())
     if not np.isfinite((low, high)).all():
         return f"{int((~np.isfinite(values)).sum()):,} of {values.size:,} values are NaN or infinite"
-    if place.name.endswith(_VARIANCE) and low < _least(place, profile):
+    if place.name.endswith(VARIANCE) and low < _least(place, profile):
         count = int((values < _least(place, profile)).sum())
         return f"{count:,} of {values.size:,} variances are below {_least(place, profile):g}, down to {low:.3g}, and have no root"
     if max(-low, high) > _HUGE:
@@ -50,13 +50,11 @@ def suspicion(place: Place, values: Array, profile: Profile) -> str | None:
 
 def oddities(place: Place, values: Array) -> str | None:
     """What of a plausible variance makes forks differ: below 0, or too small for a normal float."""
-    if not place.name.endswith(_VARIANCE):
+    if not place.name.endswith(VARIANCE):
         return None
-    tiny = np.finfo(np.float32).tiny
-    negative, denormal = np.flatnonzero(values < 0), np.flatnonzero((values > 0) & (values < tiny))
     parts = [
         f"{len(found)} {kind} (first in channel {found[0]})"
-        for kind, found in (("negative", negative), ("denormal", denormal))
+        for kind, found in (("negative", np.flatnonzero(values < 0)), ("denormal", denormal(values)))
         if len(found)
     ]
     return f"{place} has variances that are " + " and ".join(parts) + ": some conventions have no root of them" if parts else None
@@ -64,7 +62,7 @@ def oddities(place: Place, values: Array) -> str | None:
 
 def shift(places: Sequence[Place], values: Values) -> int | None:
     """By how many floats later the variances would all be plausible, where they are not; None where no shift helps."""
-    variances = [place for place in places if place.name.endswith(_VARIANCE)]
+    variances = [place for place in places if place.name.endswith(VARIANCE)]
     for by in sorted(range(-_FARTHEST, _FARTHEST + 1), key=abs):
         if by and variances and all(_positive(values(place, by)) for place in variances):
             return by
@@ -77,13 +75,11 @@ def _positive(values: Array | None) -> bool:
 
 def initial(places: Sequence[Place], values: Values) -> Iterator[Place]:
     """The variances of layers whose rolling arrays are all as they start: 0 and 0, or in other frameworks 0 and 1."""
-    found = {(place.layer, place.name): values(place, 0) for place in places if place.name.endswith((_MEAN, _VARIANCE))}
+    found = {(place.layer, place.name): values(place, 0) for place in places if place.name.endswith((MEAN, VARIANCE))}
     for place in places:
-        mean = found.get((place.layer, place.name.replace(_VARIANCE, _MEAN)))
+        mean = found.get((place.layer, place.name.replace(VARIANCE, MEAN)))
         variance = found.get((place.layer, place.name))
-        if not place.name.endswith(_VARIANCE) or mean is None or variance is None or mean.any():
-            continue
-        if not variance.any() or (variance == 1).all():
+        if place.name.endswith(VARIANCE) and mean is not None and variance is not None and is_initial(mean, variance):
             yield place
 
 

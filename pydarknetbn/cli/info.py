@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ..layers import Layer
 from ..network import Network
+from ..variances import untrained
 from . import common
 
 __all__ = ["info", "layer_table"]
@@ -78,6 +79,9 @@ def _print_summary(out: Console, net: Network) -> None:
         rows["weights"] = f"{net.origin.weights}, all {net.origin.nbytes:,} bytes used"
         header = f"version {net.header.version}, {net.header.nbytes} bytes, {net.seen:,} images seen"
         rows["header"] = header
+        if still := _untrained(net):
+            many = f"layers {', '.join(map(str, still))}" if len(still) > 1 else f"layer {still[0]}"
+            rows["statistics"] = f"the rolling arrays of {many} are as before any training"
     rows["dialect"] = net.why[0].removeprefix("dialect ")
     rows["profile"] = net.why[1].removeprefix("profile ")
     if net.names:
@@ -85,6 +89,11 @@ def _print_summary(out: Console, net: Network) -> None:
     for name, text in rows.items():
         out.print(f"[bold]{name:<11}[/bold]", end="")
         out.print(text, markup=False)
+
+
+def _untrained(net: Network) -> list[int]:
+    """Numbers of the layers whose rolling arrays a file holds as they start."""
+    return [layer.index for layer in untrained(net.layers)] if net.origin.weights else []
 
 
 def _document(net: Network) -> dict[str, Any]:
@@ -116,6 +125,7 @@ def _document(net: Network) -> dict[str, Any]:
             "seen": net.seen,
             "bytes": net.header.nbytes,
         },
+        "untrained_statistics": _untrained(net),
         "bytes_used": net.origin.nbytes,
         "dialect": net.dialect,
         "profile": net.profile,

@@ -19,6 +19,7 @@ from .precision import Half, half_of
 from .results import Cause, Closeup, Comparison, Errors, Row
 from .running import Runner
 from .sizes import missing_row, padding_cause
+from .small_variances import notes_on, small_variances
 from .sources import trace_of
 from .steps import INPUT, input_step
 from .teacher import Segment, walk
@@ -216,6 +217,7 @@ class _Doctor:
         clean = not any(row.bad for row in rows)
         if self.half:
             causes.append(half_cause(self.half, self.trace.framework, rows))
+        small = tuple(small_variances(net.layers))
         made = Comparison(
             name=net.origin.cfg.name,
             profile=net.profile,
@@ -226,8 +228,9 @@ class _Doctor:
             rows=rows,
             unmatched=self.matching.unmatched,
             closeup=self.closeup,
-            notes=(),
+            notes=notes_on(small),
             clean=clean,
+            small_variances=small,
             first=self.first,
         )
         return replace(made, verdict=verdict(made))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from .teacher import Segment
 
-__all__ = ["Cause", "Closeup", "Comparison", "Errors", "Row"]
+__all__ = ["Cause", "Closeup", "Comparison", "Errors", "Row", "SmallVariance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,27 @@ class Closeup:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallVariance:
+    """A channel whose rolling variance is so small that the epsilon decides what it is multiplied by.
+
+    Args:
+        layer, type, line: of the network.
+        array: Darknet's name of the variances.
+        channel: in it.
+        variance: of the channel.
+        gains: 1 / root by convention, such as {"√v+1e-06": 999.001}.
+    """
+
+    layer: int
+    type: str
+    line: int
+    array: str
+    channel: int
+    variance: float
+    gains: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A network of this package and another program, compared.
 
@@ -149,6 +170,7 @@ class Comparison:
         closeup: of the first bad value.
         notes: sentences on what is worth knowing and is no fault.
         clean: nothing is over its budget.
+        small_variances: every channel of ours with a rolling variance below 1e-3.
         first: where the first difference is, for `write_repro`.
     """
 
@@ -163,6 +185,7 @@ class Comparison:
     closeup: Closeup | None
     notes: tuple[str, ...]
     clean: bool
+    small_variances: tuple[SmallVariance, ...] = ()
     first: Segment | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -195,7 +218,8 @@ class Comparison:
         made = {name: getattr(self, name) for name in ("name", "profile", "evidence_of_profile", "source", "verdict", "clean")}
         rows = [asdict(row) | {"amplification": row.amplification} for row in self.rows]
         rest = {"causes": [asdict(cause) for cause in self.causes], "unmatched": list(self.unmatched), "notes": list(self.notes)}
-        plain: dict[str, Any] = _plain(made | rest | {"rows": rows})
+        small = [asdict(each) for each in self.small_variances]
+        plain: dict[str, Any] = _plain(made | rest | {"small_variances": small, "rows": rows})
         return plain
 
     def to_html(self, path: str | os.PathLike[str]) -> None:

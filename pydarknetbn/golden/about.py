@@ -12,6 +12,8 @@ from .given import Given, sha256
 
 __all__ = ["about", "formula_of", "package_version"]
 
+_MINIBATCH = "in training v and the mean are those of one minibatch alone, batch / subdivisions images of [net]"
+
 
 def about(net: Network, given: Given) -> dict[str, str]:
     """Profile, dialect, cfg, input and formula of a network's numbers."""
@@ -39,7 +41,7 @@ def formula_of(profile: Profile) -> str:
     source = profile.sources.get("forward", "")
     where = f" ({source})" if source else ""
     rules = "; ".join(f"{formula}, {' and '.join(words)}" for formula, words in told.items())
-    return f"{profile.name}{where}: {rules}; sums has no biases in it; post = activation(normal)"
+    return f"{profile.name}{where}: {rules}; sums has no biases in it; post = activation(normal); {_MINIBATCH}"
 
 
 def _inference(rule: BatchNormRule) -> str:
