@@ -68,6 +68,19 @@ gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, 
                                         void *input_delta);
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
 
+/* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,
+ * which the library reads and never changes. */
+typedef struct layer layer;
+typedef struct {
+    size_t batch;
+    const float *input;          /* (batch, inputs) */
+    const float *const *sources; /* an array on the host of arrays on the device */
+    float *output;               /* (batch, outputs) */
+    const float *weights, *biases, *scales, *rolling_mean, *rolling_variance, *anchors; /* those that the layer has */
+    float *scratch;                                                                     /* what scratch_of_..._gpu() asks for */
+    void *stream;
+} gpu_arrays;
+
 /* cdef end */
 
 #if defined(__cplusplus)
