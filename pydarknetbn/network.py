@@ -16,6 +16,7 @@ import numpy as np
 from . import _native
 from ._native import Array
 from .building import Built, Origin, clone_layers
+from .calibration import calibrate
 from .dialect import Dialect, Profile
 from .errors import StateError
 from .layers import Layer
@@ -154,6 +155,7 @@ class Network:
             return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
     backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
+    calibrate = calibrate
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
