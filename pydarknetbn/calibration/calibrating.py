@@ -23,7 +23,7 @@ from .units import Batches, Units
 if TYPE_CHECKING:
     from ..network import Network
 
-__all__ = ["Work", "calibrate_network", "measure_network"]
+__all__ = ["Work", "calibrate_network", "calibrated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +40,21 @@ class Work:
 def calibrate_network(net: Network, batches: Batches, work: Work) -> Calibration:
     """See `calibrate`."""
     with net.turn():
-        found = measure_network(net, batches, work)
-        for place, layer in zip(batchnorms_of(net.layers, net.origin.cfg.name), found.layers, strict=True):
-            place.array("rolling_mean")[...] = layer.mean
-            place.array("rolling_variance")[...] = layer.variance
-    return found
-
-
-def measure_network(net: Network, batches: Batches, work: Work) -> Calibration:
-    """The same, and nothing is set."""
-    with net.turn():
         places = batchnorms_of(net.layers, net.origin.cfg.name, folded=net.folded)
         state = _Run(net, Units(batches), work).run()
-        found = tuple(_calibrated(net, place, total) for place, total in zip(places, state.totals, strict=True))
-    return Calibration(found, state.units, state.rows, work.sequential)
+        found = [calibrated(net, place, total) for place, total in zip(places, state.totals, strict=True)]
+        for place, layer in zip(places, found, strict=True):
+            place.array("rolling_mean")[...] = layer.mean
+            place.array("rolling_variance")[...] = layer.variance
+    return Calibration(tuple(found), state.units, state.rows, work.sequential)
 
 
-def _calibrated(net: Network, place: BatchNormPlace, total: Moments) -> LayerCalibration:
+def calibrated(net: Network, place: BatchNormPlace, total: Moments) -> LayerCalibration:
+    """What a batchnorm would be set to.
+
+    Raises:
+        NumericsError: a value that no float holds.
+    """
     mean, variance = _rounded(net, place, total)
     old = (place.array("rolling_mean").copy(), place.array("rolling_variance").copy())
     return LayerCalibration(place.first.index, place.first.type, total.n, *old, mean, variance)
@@ -116,7 +114,7 @@ class _Run:
                 refuse_shared(self.places, self.net.origin.cfg.name)
                 if self.units.once:
                     raise ShapeError("sequential walks through the batches once for each batchnorm; give a sequence or a function")
-        except Exception as reason:  # noqa: BLE001 for the other ranks
+        except Exception as reason:  # for the other ranks
             return reason
         return None
 
@@ -168,7 +166,7 @@ class _Run:
             x = read(state.units + self.comm.rank)
             if x is not None:
                 found, rows = meter.measure(state.units + self.comm.rank, x), len(x)
-        except Exception as reason:  # noqa: BLE001 the other ranks wait
+        except Exception as reason:  # the other ranks wait
             failure = reason
         moments = found or tuple(Moments(0, total.mean * 0, total.m2 * 0) for total in state.totals)
         status = 2.0 if failure else 0.0 if found is None else 1.0
@@ -179,7 +177,9 @@ class _Run:
         there = gathered[:, 0] == 1
         count = int(there.sum())
         if not there[:count].all():
-            raise SyncError(f"rank {int(np.argmin(there))} of {self.comm.size} has fewer batches than those behind it; give all the same")
+            raise SyncError(
+                f"rank {int(np.argmin(there))} of {self.comm.size} has fewer batches than those behind it; give all the same"
+            )
         return self._merged(state, gathered[:count]), count == self.comm.size
 
     def _merged(self, state: State, gathered: Any) -> State:

@@ -115,7 +115,9 @@ class Meter:
                 others = f" and {bad.size - 1:,} more channels" if bad.size > 1 else ""
                 values = f"mean {found.mean[channel]:.3g}, sum of squares {found.m2[channel]:.3g}"
                 place = f"layer {layer.index} [{layer.type}] (line {layer.line})"
-                raise NumericsError(f"{self.name}: batch {number}: {place}, channel {channel}{others}: {values}; nothing was changed")
+                raise NumericsError(
+                    f"{self.name}: batch {number}: {place}, channel {channel}{others}: {values}; nothing was changed"
+                )
 
 
 def _nothing(place: BatchNormPlace) -> Moments:

@@ -44,8 +44,8 @@ def calibrate(
         batches: a sequence of batches as `forward` takes them, or a function that gives the batch of a number and None behind the
             last: of these a rank takes its own alone. Anything else to iterate over will do; then each rank walks through all. A
             batch of no rows is passed over.
-        sequential: one pass for each batchnorm, in which all before it normalise with their new arrays. Else one pass, in which each
-            normalises with mean and variance of the batch, as in training; batches should then be as large as those were.
+        sequential: one pass for each batchnorm, in which all before it normalise with their new arrays. Else one pass, in which
+            each normalises with mean and variance of the batch, as in training; batches should then be as large as those were.
         comm: the ranks that share the work, see `sync`; None: this process alone.
         progress: called with units done and in all, in `sequential` those of all passes; in all 0 where nobody knows.
         resume: a file that finished units are kept in, at most a second behind. Where it is there already, work goes on from it,

@@ -30,7 +30,8 @@ def from_first(comm: Comm, values: Doubles) -> Doubles:
     """Rank 0's values on every rank; the others' count for nothing."""
     length = int(comm.allgather(np.array([float(values.size)]))[0, 0])
     given = values if comm.rank == 0 else np.zeros(length)
-    return comm.allgather(given)[0]
+    values_of_first: Doubles = comm.allgather(given)[0]
+    return values_of_first
 
 
 def raise_first(comm: Comm, failure: Exception | None) -> None:
@@ -54,7 +55,7 @@ def together(comm: Comm, work: Callable[[], Made]) -> Made:
     failure: Exception | None = None
     try:
         made = work()
-    except Exception as reason:  # noqa: BLE001 whatever it is, the others would wait for ever
+    except Exception as reason:  # whatever it is, the others would wait for ever
         failure = reason
     raise_first(comm, failure)
     return made  # type: ignore[return-value]

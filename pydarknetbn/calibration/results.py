@@ -93,8 +93,9 @@ class Calibration:
         lines = [f"calibrated {len(self.layers)} batchnorms {how} over {self.images:,} images in {self.units:,} batches"]
         for layer in self.worst_first[:_TOLD]:
             ratio = layer.variance_ratio
-            told = f"mean off by up to {_largest(layer.mean_drift):.3g} deviations, old / new variance {ratio.min():.3g} to {ratio.max():.3g}"
-            lines.append(f"layer {layer.layer} [{layer.type}]: {told}")
+            span = f"old / new variance {ratio.min():.3g} to {ratio.max():.3g}"
+            off = f"mean off by up to {_largest(layer.mean_drift):.3g} deviations"
+            lines.append(f"layer {layer.layer} [{layer.type}]: {off}, {span}")
         if len(self.layers) > _TOLD:
             lines.append(f"and {len(self.layers) - _TOLD} more, which changed less")
         return "\n".join(lines)

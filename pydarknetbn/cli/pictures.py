@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,9 @@ def find_pictures(sources: Sequence[Path]) -> tuple[Path, ...]:
     """
     found = tuple(picture for source in sources for picture in _pictures_of(source))
     if not found:
-        raise ImageError(f"{', '.join(map(str, sources))}: holds no picture; expected files that end in {', '.join(sorted(_ENDINGS))}")
+        raise ImageError(
+            f"{', '.join(map(str, sources))}: holds no picture; expected files that end in {', '.join(sorted(_ENDINGS))}"
+        )
     return found
 
 
@@ -80,7 +81,10 @@ class PictureBatches:
     skipped: dict[Path, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return -(-len(self.pictures) // self.rows)
+        return (len(self.pictures) + self.rows - 1) // self.rows
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[number] for number in range(len(self)))
 
     def __getitem__(self, number: int) -> Array:
         chosen = self.pictures[number * self.rows : (number + 1) * self.rows]
@@ -105,5 +109,5 @@ class PictureBatches:
 
     def about(self) -> str:
         """Everything that their values depend on, but what is in the files."""
-        files = [f"{path} {os.stat(path).st_size if path.is_file() else 0}" for path in self.pictures]
+        files = [f"{path} {path.stat().st_size if path.is_file() else 0}" for path in self.pictures]
         return "\n".join([self.resize, str(self.rows), *files])
