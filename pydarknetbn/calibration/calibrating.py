@@ -133,6 +133,7 @@ class _Run:
         state = State.of_message(from_first(self.comm, (held or start).message()), channels)
         for stage in range(state.stage if self.work.sequential else 0):
             self._set(stage, state.totals[stage])
+        together(self.comm, lambda: self.kept.keep(state, at_once=True))  # what cannot be written is told before the work
         return state
 
     def _set(self, stage: int, total: Moments) -> None:

@@ -29,7 +29,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "invalid": "a rolling mean or variance that is no number, infinite, or a variance below 0",
         "initial": "rolling arrays as they start: no training forward ever moved them",
-        "stale": f"the mean is over {FAR_OFF:g} measured deviation off, or the variance over {FAR_APART:g} times too large or small",
+        "stale": f"the mean is over {FAR_OFF:g} measured deviation off, or the variance over {FAR_APART:g} times too large or low",
         "constant": "the same value at every pixel of every picture; from the file alone: a rolling variance of 0",
         "dead": "a scale of a thousandth of the layer's or less, or behind the activation one value for everything",
         "tiny": f"a rolling variance below {TINY:g}: there the epsilon decides, see the gains (no fault by itself)",
