@@ -102,6 +102,7 @@ class _Run:
         for stage in range(state.stage, len(self.places) if self.work.sequential else 1):
             state = self._pass(state if stage == state.stage else State(stage, 0, 0, state.totals, state.units_done))
             if not state.rows:
+                self.kept.remove()
                 raise ShapeError(f"{self.net.origin.cfg.name}: expected batches to calibrate with, got none")
             if self.work.sequential:
                 self._set(stage, state.totals[stage])
@@ -150,7 +151,7 @@ class _Run:
                 self._tell(state)
                 together(self.comm, lambda: self.kept.keep(state))  # noqa: B023 called at once
         except BaseException:
-            self.kept.keep(state, at_once=True)
+            self.kept.stop(state)
             raise
         return state
 

@@ -65,6 +65,8 @@ class State:
             raise ValueError("holds no moments of this network's batchnorms")
         parts = np.split(message[4:], np.cumsum(sizes)[:-1])
         stage, units, rows, done = (int(number) for number in head)
+        if stage >= len(channels):
+            raise ValueError(f"holds pass {stage} of {len(channels)}")
         return State(stage, units, rows, tuple(map(Moments.of_message, parts)), done)
 
 
@@ -143,7 +145,14 @@ class Unfinished:
             raise CheckpointError(f"{os.fspath(self.path)}: cannot be written: {reason}") from reason
         self.written = time.monotonic()
 
+    def stop(self, state: State) -> None:
+        """Writes what is done of work that does not get further now, if it has begun."""
+        if state.units_done:
+            self.keep(state, at_once=True)
+        else:
+            self.remove()
+
     def remove(self) -> None:
-        """The work is done."""
+        """The work is done, or has not begun."""
         if self.path is not None:
             Path(self.path).unlink(missing_ok=True)

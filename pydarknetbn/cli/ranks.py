@@ -23,6 +23,7 @@ MpiOption: TypeAlias = Annotated[
 ]
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+_NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 _ON_THIS_MACHINE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 Made = TypeVar("Made")
 
@@ -65,7 +66,7 @@ def sharing(mpi: bool, threads: int | None) -> Iterator[Ranks]:
     if not mpi and max(map(_number, _SIZES)) <= 1:
         yield Ranks(local(1)[0])
         return
-    ranks = Ranks(from_mpi4py())
+    ranks = _ranks_of_mpi()
     here = max(map(_number, _ON_THIS_MACHINE))
     try:
         with num_threads(threads or max(1, len(os.sched_getaffinity(0)) // max(1, here))):
@@ -77,6 +78,15 @@ def sharing(mpi: bool, threads: int | None) -> Iterator[Ranks]:
     except KeyboardInterrupt:
         sys.stderr.write("pydarknetbn: interrupted\n" if ranks.first else "")
         import_extra("mpi4py.MPI", "mpi").COMM_WORLD.Abort(130)
+
+
+def _ranks_of_mpi() -> Ranks:
+    try:
+        return Ranks(from_mpi4py())
+    except DarknetError:
+        if max(map(_number, _NUMBERS)) == 0:
+            raise
+        raise typer.Exit(2) from None
 
 
 def _number(name: str) -> int:
