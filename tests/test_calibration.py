@@ -134,6 +134,17 @@ def test_batches_may_be_a_sequence_a_function_or_anything_to_iterate_over() -> N
     assert len(found) == 1
 
 
+def test_each_rank_walks_through_an_iterator_to_its_own_batches() -> None:
+    def work(comm: object) -> bytes:
+        net = mixed()
+        net.calibrate(iter(batches()), comm=comm)  # type: ignore[arg-type]
+        return net.to_bytes()
+
+    whole = mixed()
+    whole.calibrate(batches())
+    assert on_ranks(3, work) == [whole.to_bytes()] * 3
+
+
 def test_a_rank_asks_for_its_own_batches_alone() -> None:
     def work(comm: object) -> list[int]:
         asked = []

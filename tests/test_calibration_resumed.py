@@ -152,3 +152,10 @@ def test_a_folder_that_is_not_there_is_told_and_nothing_is_lost() -> None:
     with pytest.raises(dn.CheckpointError, match=r"nowhere/work: cannot be written: there is no folder .*nowhere; make it first"):
         net.calibrate(batches(ALL), resume="nowhere/work")
     assert net.to_bytes() == before
+
+
+def test_what_rank_0_cannot_write_is_an_error_on_every_rank(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "work"
+    found = on_ranks(2, lambda comm: mixed().calibrate(batches(ALL), comm=comm, resume=path))
+    assert [type(each) for each in found] == [dn.CheckpointError, dn.SyncError]
+    assert str(found[1]) == f"rank 0 of 2: {found[0]}"

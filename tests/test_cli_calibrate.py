@@ -20,6 +20,7 @@ import pydarknetbn as dn
 from nets import cfg_of, tiny_files
 from pydarknetbn import npz
 from pydarknetbn.cli import main
+from pydarknetbn.cli.pictures import find_pictures
 
 NET = ("tiny-yolo.cfg", "tiny-yolo.weights")
 Run = Callable[..., tuple[int, str, str]]
@@ -87,6 +88,19 @@ def test_pictures_are_folders_lists_and_files(run: Run) -> None:
     assert run("calibrate", *NET, "pictures", "-o", "a.weights")[0] == 0
     assert run("calibrate", *NET, "pictures/list.txt", *names[4:], "-o", "b.weights")[0] == 0
     assert Path("a.weights").read_bytes() == Path("b.weights").read_bytes()
+
+
+def test_the_order_of_a_folder_is_that_of_the_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the disk says, and whatever else is there."""
+    within = Path("pictures/000")
+    within.mkdir()
+    (within / "b.JPG").touch()
+    (within / "notes.txt").touch()
+    named = [Path("pictures/000.png"), within / "b.JPG", *(Path(f"pictures/{number:03}.png") for number in range(1, 7))]
+    listed = list(Path("pictures").rglob("*"))
+    for order in (listed, listed[::-1]):
+        monkeypatch.setattr(Path, "rglob", lambda *_, order=order: iter(order))
+        assert sorted(named) == list(find_pictures([Path("pictures")]))
 
 
 def test_a_bad_picture_is_named_or_left_out(run: Run) -> None:
