@@ -250,10 +250,9 @@ class Network:
             StateError: the network is folded, and the cfg of that name is the one from before.
         """
         with self.turn():
-            if isinstance(target, str | os.PathLike):
-                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
             written = header_of(header, self.dialect_record) if header else self.header
             if isinstance(target, str | os.PathLike):
+                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
                 write_file(target, written, self.layers, upto)
             else:
                 write_weights(target, written, self.layers, upto)

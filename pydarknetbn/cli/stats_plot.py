@@ -17,7 +17,7 @@ from .stats_png import png_of
 
 __all__ = ["Column", "Panel", "draw"]
 
-_INK, _MUTED, _LINE, _ACCENT = "#1d2126", "#7c858e", "#e4e2dc", "#c2480c"
+_INK, _BAR, _LINE, _ACCENT = "#1d2126", "#9aa3ab", "#e4e2dc", "#c2480c"
 _NO_DRIFT = 1e-3  # deviations
 _FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -126,10 +126,13 @@ def _html_of(panels: Sequence[Panel], title: str) -> str:
     for row, panel in enumerate(panels, 1):
         for trace in _traces(graph, panel):
             made.add_trace(trace, row=row, col=1)
-        made.update_yaxes(type="log", range=[panel.low, panel.high], gridcolor=_LINE, exponentformat="power", row=row, col=1)
+        made.update_yaxes(type="log", range=[panel.low, panel.high], dtick=1, exponentformat="power", row=row, col=1)
     ticks = [str(column.layer) for column in panels[0].columns]
     step = max(1, len(ticks) // 24)
-    made.update_xaxes(tickvals=list(range(0, len(ticks), step)), ticktext=ticks[::step], showgrid=False, linecolor=_LINE)
+    made.update_xaxes(
+        tickvals=list(range(0, len(ticks), step)), ticktext=ticks[::step], showgrid=False, linecolor=_LINE, zeroline=False
+    )
+    made.update_yaxes(gridcolor=_LINE, zeroline=False)
     made.update_xaxes(title="layer", row=len(panels), col=1)
     font = {"family": _FONT, "size": 13, "color": _INK}
     made.update_layout(title=title, template="none", showlegend=False, height=720, font=font, hovermode="closest")
@@ -140,13 +143,13 @@ def _html_of(panels: Sequence[Panel], title: str) -> str:
 
 def _traces(graph: Any, panel: Panel) -> Iterator[Any]:
     """Whole spans, nine tenths of them, medians, and faults."""
-    for first, last, width, colour in ((0, 4, 1.5, _LINE), (1, 3, 5, _MUTED)):
+    for first, last, width in ((0, 4, 1), (1, 3, 5)):
         x, y = [], []
         for at, column in enumerate(panel.columns):
             if column.span:
                 x += [at, at, None]
                 y += [10 ** column.span[first], 10 ** column.span[last], None]
-        yield graph.Scatter(x=x, y=y, mode="lines", line={"width": width, "color": colour}, hoverinfo="skip")
+        yield graph.Scatter(x=x, y=y, mode="lines", line={"width": width, "color": _BAR}, hoverinfo="skip")
     medians = [(at, column) for at, column in enumerate(panel.columns) if column.span]
     yield graph.Scatter(
         x=[at for at, _ in medians],
