@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from . import convert, golden, testing
     from .bn import BatchNorm
     from .boxes import Detections, nms
+    from .calibration.results import Calibration
     from .cfg import Cfg, read_cfg
     from .checking import Report, check
     from .dialect import Profile, profiles
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchNorm",
+    "Calibration",
     "Cfg",
     "CfgError",
     "CheckpointError",
@@ -107,6 +109,7 @@ __version__ = "0.1.0"
 # What is imported when it is first asked for, and where it stands.
 _MODULES = {
     "BatchNorm": "bn",
+    "Calibration": "calibration.results",
     "Cfg": "cfg",
     "Comparison": "doctor",
     "Detections": "boxes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -44,15 +45,17 @@ class _Call:
         self.error: BaseException | None = None
 
 
-@ffi.def_extern(error=lib.STATUS_EXCHANGE)  # type: ignore[untyped-decorator]
+def _keep_error(_: Any, error: BaseException, trace: TracebackType) -> None:
+    """Also a Ctrl-C of the time in the core, which Python raises before the first line of what it calls."""
+    call: _Call = ffi.from_handle(trace.tb_frame.f_locals["handle"])
+    call.error = error
+
+
+@ffi.def_extern(error=lib.STATUS_EXCHANGE, onerror=_keep_error)  # type: ignore[untyped-decorator]
 def exchange_statistics(handle: CData, what: int, values: CData, n: int) -> int:
     """What the core calls."""
     call: _Call = ffi.from_handle(handle)
-    try:
-        call.exchange.take(_NAMES[what], np.frombuffer(ffi.buffer(values, n * ffi.sizeof("double")), np.float64))
-    except BaseException as error:
-        call.error = error
-        return int(lib.STATUS_EXCHANGE)
+    call.exchange.take(_NAMES[what], np.frombuffer(ffi.buffer(values, n * ffi.sizeof("double")), np.float64))
     return int(lib.STATUS_OK)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from . import _native
 from ._native import Array
 from .building import Built, Origin, clone_layers
+from .calibration import calibrate
 from .dialect import Dialect, Profile
 from .errors import StateError
 from .layers import Layer
@@ -154,6 +155,7 @@ class Network:
             return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
 
     backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
+    calibrate = calibrate
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
@@ -248,10 +250,9 @@ class Network:
             StateError: the network is folded, and the cfg of that name is the one from before.
         """
         with self.turn():
-            if isinstance(target, str | os.PathLike):
-                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
             written = header_of(header, self.dialect_record) if header else self.header
             if isinstance(target, str | os.PathLike):
+                self.origin.refuse_old_cfg(Path(target).with_suffix(".cfg"), self.dialect_record)
                 write_file(target, written, self.layers, upto)
             else:
                 write_weights(target, written, self.layers, upto)

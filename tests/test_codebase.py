@@ -32,7 +32,7 @@ FLOORS = {
     1: {"options", "cfg", "programs", "rewriting", "trees"},
     3: {"_native", "exchanging"},
     4: {"_reading", "bn", "boxes", "cpu", "cuda", "detections", "draw", "image", "layers", "sync"},
-    5: {"building", "detecting", "loading", "network", "recurrence", "running", "training", "variances", "weights"},
+    5: {"building", "calibration", "detecting", "loading", "network", "recurrence", "running", "training", "variances", "weights"},
     6: {"checking", "convert", "differing", "doctor", "folding", "linting"},
     7: {"dumping", "golden", "testing"},
     8: {"cli"},

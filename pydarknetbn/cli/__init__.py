@@ -15,7 +15,10 @@ from .plain import plain_call
 
 __all__ = ["app", "main"]
 
-VERBS = ("demo", "info", "detect", "fold", "convert", "profiles", "check", "lint", "diff", "cut", "dump", "compare")
+VERBS = (
+    *("demo", "info", "detect", "fold", "convert", "profiles", "check", "lint", "diff", "cut", "dump", "compare"),
+    *("calibrate", "stats"),
+)
 
 
 def application(verbs: tuple[str, ...]) -> typer.Typer:
