@@ -167,13 +167,12 @@ def _checked_root(variance: Wide, epsilon: EpsilonRule) -> Wide:
     return root
 
 
-def through_epsilon(
-    variance: Wide, scales: Wide, epsilons: tuple[EpsilonRule, EpsilonRule], notes: list[str]
-) -> tuple[Wide, Wide]:
+def through_epsilon(variance: Wide, scales: Wide, epsilons: tuple[EpsilonRule, EpsilonRule], notes: list[str]) -> tuple[Wide, Wide]:
     """Variance and scales under the target's root: the variance takes up the difference where it stays 0 or more.
 
     Args:
-        variance, scales: (c), under the first of the epsilons.
+        variance: (c), under the first of the epsilons.
+        scales: (c).
         epsilons: the source's and the target's.
         notes: takes up a sentence on what was changed.
     """
