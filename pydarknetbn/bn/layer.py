@@ -50,6 +50,8 @@ class BatchNorm:
     biases: Array
     rolling_mean: Array
     rolling_variance: Array
+    output: Array
+    delta: Array
 
     def __init__(
         self,
@@ -69,8 +71,7 @@ class BatchNorm:
         )
         self._channels = int(channels)
         self._shape: tuple[int, ...] | None = None
-        self._output: Array | None = None
-        self._delta: Array | None = None
+        self._returned: dict[str, Array] = {}  # by the names output and delta
         self._layer = made(self._channels, self._settings)
         self._layer.freeze_parameters = not affine
         self._frozen_statistics = False
@@ -119,7 +120,7 @@ class BatchNorm:
             DarknetWarning: what the module does otherwise than this layer.
         """
         if dims is None:
-            dims = 2 if self._output is None else max(self._output.ndim - 2, 1)
+            dims = max(self.output.ndim - 2, 1) if "output" in self._returned else 2
         carried = Carried(
             channels=self._channels,
             settings=self._settings,
@@ -139,28 +140,6 @@ class BatchNorm:
     def profile(self) -> str:
         """Name of the profile."""
         return self._settings.profile
-
-    @property
-    def output(self) -> Array:
-        """What the last forward returned.
-
-        Raises:
-            StateError: no forward yet.
-        """
-        if self._output is None:
-            raise self._missing("output")
-        return self._output
-
-    @property
-    def delta(self) -> Array:
-        """What the last backward returned.
-
-        Raises:
-            StateError: no backward yet.
-        """
-        if self._delta is None:
-            raise self._missing("delta")
-        return self._delta
 
     @property
     def track_statistics(self) -> bool:
@@ -209,7 +188,7 @@ class BatchNorm:
             resize(self._layer, x.shape)
             self._shape = x.shape
         _native.check(lib.forward_batchnorm_layer(layer, state, _native.floats(result)), where)
-        self._output = result
+        self._returned["output"] = result
         return result
 
     def backward(self, delta: Array, *, train: bool = True, out: Array | None = None) -> Array:
@@ -240,7 +219,7 @@ class BatchNorm:
         state.batch, state.train = delta.shape[0], train or not self._tracks
         status = lib.backward_batchnorm_layer(self._layer, _native.floats(delta), _native.floats(result), state)
         _native.check(status, f"{self!r} backward(train={train})")
-        self._delta = result
+        self._returned["delta"] = result
         return result
 
     def update(self, *, learning_rate: float, momentum: float, decay: float, batch: int) -> None:
@@ -282,15 +261,13 @@ class BatchNorm:
         return copy
 
     def __getattr__(self, name: str) -> Any:
-        if name not in PARAMETERS and name not in WORKING:
+        if name not in (*PARAMETERS, *WORKING, "output", "delta"):
             raise AttributeError(f"BatchNorm has no {name}")
-        view = view_of(self._layer, name, self._shape or ())
+        known = name in PARAMETERS or name in WORKING
+        view = view_of(self._layer, name, self._shape or ()) if known else self._returned.get(name)
         if view is None:
-            raise self._missing(name)
+            raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
         return view
-
-    def _missing(self, name: str) -> StateError:
-        return StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in PARAMETERS:
