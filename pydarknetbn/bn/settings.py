@@ -96,27 +96,27 @@ def _with_epsilon(rule: BatchNormRule, value: float) -> BatchNormRule:
     )
 
 
-def differences(ours: BatchNormRule, theirs: BatchNormRule) -> list[str]:
-    """What two rules compute differently beyond the order of sums, each as "the first's, not the second's"."""
+def differences(one: BatchNormRule, other: BatchNormRule) -> list[str]:
+    """What one rule computes otherwise than another beyond the order of sums, each as "the one's, not the other's"."""
     found = []
-    if ours.normalize_variance != theirs.normalize_variance:
+    if one.normalize_variance != other.normalize_variance:
         found.append(
-            f"a training batch is normalized by its variance over {ours.normalize_variance}, not {theirs.normalize_variance}"
+            f"a training batch is normalized by its variance over {one.normalize_variance}, not {other.normalize_variance}"
         )
-    if ours.keep_variance != theirs.keep_variance:
-        found.append(f"the rolling variance takes up that over {ours.keep_variance}, not {theirs.keep_variance}")
-    roots = [_roots(rule) for rule in (ours, theirs)]
-    if roots[0][0] != roots[1][0]:
-        found.append(f"the forward divides by {roots[0][0]}, not {roots[1][0]}")
-    if roots[0][1] != roots[1][1]:
-        found.append(f"the backward has {' and '.join(roots[0][1])}, not {' and '.join(roots[1][1])}")
-    if not ours.bias_gradient and theirs.bias_gradient:
-        found.append("the backward leaves out the gradient of the biases")
-    if ours.rolling == "factors" and abs(ours.rolling_keep + ours.rolling_add - 1) >= ROUNDING:
-        found.append(f"the rolling factors {ours.rolling_keep:g} and {ours.rolling_add:g} do not add up to 1")
+    if one.keep_variance != other.keep_variance:
+        found.append(f"the rolling variance takes up that over {one.keep_variance}, not {other.keep_variance}")
+    if str(one.forward) != str(other.forward):
+        found.append(f"the forward divides by {one.forward}, not {other.forward}")
+    if _backward(one) != _backward(other):
+        found.append(f"the backward has {_backward(one)}, not {_backward(other)}")
+    if one.bias_gradient != other.bias_gradient:
+        found.append(f"the backward {'gives the biases a gradient' if one.bias_gradient else 'gives the biases none'}")
+    factors = [(rule.rolling_keep, rule.rolling_add) for rule in (one, other) if rule.rolling == "factors"]
+    if len(factors) == 2 and any(abs(a - b) >= ROUNDING for a, b in zip(*factors, strict=True)):
+        found.append("the rolling factors are {:g} and {:g}, not {:g} and {:g}".format(*factors[0], *factors[1]))
     return found
 
 
-def _roots(rule: BatchNormRule) -> tuple[str, tuple[str, ...]]:
-    """What the forward divides by, and the backward."""
-    return str(rule.forward), tuple(dict.fromkeys(map(str, (rule.direct_term, rule.statistic_terms))))
+def _backward(rule: BatchNormRule) -> str:
+    """The roots of a backward."""
+    return " and ".join(dict.fromkeys(map(str, (rule.direct_term, rule.statistic_terms))))

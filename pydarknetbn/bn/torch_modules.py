@@ -124,7 +124,7 @@ def module_like(carried: Carried, dims: int) -> Any:
         module.track_running_stats = not carried.frozen_statistics
     module.requires_grad_(not carried.frozen_parameters)
     described = f"BatchNorm({carried.channels}, {carried.settings.described()})"
-    _warn(differences(rule, theirs), f"BatchNorm{dims}d is not all that {described} is: there")
+    _warn(differences(theirs, rule), f"BatchNorm{dims}d is not all that {described} is")
     return module
 
 
