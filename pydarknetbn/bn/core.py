@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import _native
 from .._native import Array, CData, lib
+from ..errors import StateError
 from .settings import Settings
 from .shapes import sides
 
@@ -26,7 +27,7 @@ def apart(layer: CData, settings: Settings, shape: tuple[int, ...]) -> CData:
     other = made(layer.c, settings, shape)
     other.freeze_statistics = True
     for name in ("scales", "biases"):
-        _native.view(getattr(other, name), (layer.c,))[...] = _native.view(getattr(layer, name), (layer.c,))
+        view_of(other, name)[...] = view_of(layer, name)
     return other
 
 
@@ -36,16 +37,22 @@ def resize(layer: CData, shape: tuple[int, ...]) -> None:
         _native.check(lib.resize_batchnorm_layer(layer, *sides(shape)))
 
 
-def view_of(layer: CData, name: str, shape: tuple[int, ...]) -> Array | None:
-    """One of PARAMETERS or WORKING, over the layer's own memory; None where nothing has made it yet.
+def view_of(layer: CData, name: str, shape: tuple[int, ...] = (), *, described: str = "the layer") -> Array:
+    """One of PARAMETERS or WORKING, over the layer's own memory.
 
     Args:
         layer: of the core.
         name: which.
         shape: of the last x, (N, C, …).
+        described: how messages call the layer.
+
+    Raises:
+        StateError: nothing has made it yet.
     """
     shape = (getattr(layer, f"{name}_batch"), *shape[1:]) if name in _OF_BATCHES else (layer.c,)
     if name == "x_norm" and shape[0]:
         _native.check(lib.make_x_norm(layer))
     pointer = getattr(layer, name)
-    return None if pointer == _native.ffi.NULL or shape[0] == 0 else _native.view(pointer, shape)
+    if pointer == _native.ffi.NULL or shape[0] == 0:
+        raise StateError(f"{described} has no {name} yet; it comes with the forward or backward that makes it")
+    return _native.view(pointer, shape)

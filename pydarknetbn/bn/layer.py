@@ -12,7 +12,7 @@ from ..errors import StateError
 from .core import PARAMETERS, WORKING, apart, made, resize, view_of
 from .settings import Rolling, Settings
 from .shapes import checked
-from .torch_modules import Carried, module_like, read_module
+from .torch_modules import module_like, read_module
 
 __all__ = ["BatchNorm"]
 
@@ -121,16 +121,7 @@ class BatchNorm:
         """
         if dims is None:
             dims = max(self.output.ndim - 2, 1) if "output" in self._returned else 2
-        carried = Carried(
-            channels=self._channels,
-            settings=self._settings,
-            arrays={name: getattr(self, name) for name in PARAMETERS},
-            batches=self.num_batches_tracked,
-            tracks=self.track_statistics,
-            frozen_parameters=bool(self._layer.freeze_parameters),
-            frozen_statistics=self._frozen_statistics,
-        )
-        return module_like(carried, dims)
+        return module_like(self._layer, self._settings, dims=dims, tracks=self._tracks, frozen_statistics=self._frozen_statistics)
 
     def __repr__(self) -> str:
         tracking = "" if self.track_statistics else ", track_statistics=False"
@@ -261,13 +252,13 @@ class BatchNorm:
         return copy
 
     def __getattr__(self, name: str) -> Any:
-        if name not in (*PARAMETERS, *WORKING, "output", "delta"):
+        if name in PARAMETERS or name in WORKING:
+            return view_of(self._layer, name, self._shape or (), described=repr(self))
+        if name not in ("output", "delta"):
             raise AttributeError(f"BatchNorm has no {name}")
-        known = name in PARAMETERS or name in WORKING
-        view = view_of(self._layer, name, self._shape or ()) if known else self._returned.get(name)
-        if view is None:
-            raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
-        return view
+        if name not in self._returned:
+            raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that returns it")
+        return self._returned[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in PARAMETERS:

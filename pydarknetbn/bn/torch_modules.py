@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .._native import Array
+from .._native import Array, CData
 from ..dialect import BatchNormRule, EpsilonRule, profile_named
 from ..errors import DarknetWarning
 from ..extras import import_extra
 from .conventions import through_epsilon
+from .core import PARAMETERS, view_of
 from .settings import ROUNDING, Rolling, Settings, differences
 
 __all__ = ["Carried", "module_like", "read_module"]
@@ -70,7 +71,7 @@ def read_module(module: Any, profile: str) -> Carried:
     )
     theirs = _rule_of(float(module.eps), _rolling(module.momentum))
     if outside:
-        _convert(arrays, (theirs.forward, settings.rule.forward), module.num_features)
+        _convert(arrays, (theirs.forward, settings.rule.forward))
     said += differences(settings.rule, theirs)
     trained = [module.weight, module.bias]
     learns = [each.requires_grad for each in trained if each is not None]
@@ -91,8 +92,8 @@ def read_module(module: Any, profile: str) -> Carried:
     )
 
 
-def module_like(carried: Carried, dims: int) -> Any:
-    """BatchNorm1d, BatchNorm2d or BatchNorm3d with those settings and arrays, in training mode.
+def module_like(layer: CData, settings: Settings, *, dims: int, tracks: bool, frozen_statistics: bool) -> Any:
+    """BatchNorm1d, BatchNorm2d or BatchNorm3d with a layer's settings and arrays, in training mode.
 
     An epsilon of e outside the root becomes one of e^2 inside it, which gives a variance of 0 the same root; the running variance
     takes up what is left, so that the inference is the same.
@@ -104,27 +105,26 @@ def module_like(carried: Carried, dims: int) -> Any:
     if dims not in (1, 2, 3):
         raise ValueError(f"expected dims to be 1, 2 or 3, for BatchNorm1d, BatchNorm2d or BatchNorm3d, got {dims!r}")
     torch = import_extra("torch", "torch")
-    rule, arrays = carried.settings.rule, dict(carried.arrays)
+    rule, momentum = settings.rule, _momentum(settings.rule)
     epsilon = rule.forward.value if rule.forward.side == "inside" else rule.forward.value**2
-    momentum = _momentum(rule)
+    arrays = {name: view_of(layer, name) for name in PARAMETERS}
+    theirs = _rule_of(epsilon, _rolling(momentum))
+    _convert(arrays, (rule.forward, theirs.forward))
     module = getattr(torch.nn, f"BatchNorm{dims}d")(
-        carried.channels,
+        layer.c,
         eps=epsilon,
         momentum=momentum,
-        affine=carried.settings.affine or bool(np.any(arrays["scales"] != 1) or np.any(arrays["biases"] != 0)),
-        track_running_stats=carried.tracks,
+        affine=settings.affine or bool(np.any(arrays["scales"] != 1) or np.any(arrays["biases"] != 0)),
+        track_running_stats=tracks,
     )
-    theirs = _rule_of(epsilon, _rolling(momentum))
-    _convert(arrays, (rule.forward, theirs.forward), carried.channels)
     for name, target in _NAMES.items():
         if getattr(module, target) is not None:
             getattr(module, target).data.copy_(torch.from_numpy(np.array(arrays[name])))
-    if carried.tracks:
-        module.num_batches_tracked.fill_(carried.batches)
-        module.track_running_stats = not carried.frozen_statistics
-    module.requires_grad_(not carried.frozen_parameters)
-    described = f"BatchNorm({carried.channels}, {carried.settings.described()})"
-    _warn(differences(theirs, rule), f"BatchNorm{dims}d is not all that {described} is")
+    if tracks:
+        module.num_batches_tracked.fill_(layer.num_batches_tracked)
+        module.track_running_stats = not frozen_statistics
+    module.requires_grad_(not layer.freeze_parameters)
+    _warn(differences(theirs, rule), f"BatchNorm{dims}d is not all that BatchNorm({layer.c}, {settings.described()}) is")
     return module
 
 
@@ -153,11 +153,11 @@ def _as_float(tensor: Any, name: str, said: list[str]) -> Array:
     return np.array(array.float().numpy(), np.float32)
 
 
-def _convert(arrays: dict[str, Array], epsilons: tuple[EpsilonRule, EpsilonRule], channels: int) -> None:
+def _convert(arrays: dict[str, Array], epsilons: tuple[EpsilonRule, EpsilonRule]) -> None:
     """Under another side of the root the rolling variance changes so that the inference does not."""
     if epsilons[0].side == epsilons[1].side or "rolling_variance" not in arrays:
         return
-    scales = arrays.get("scales", np.ones(channels, np.float32))
+    scales = arrays.get("scales", np.ones_like(arrays["rolling_variance"]))
     doubles = (arrays["rolling_variance"].astype(np.float64), scales.astype(np.float64))
     variance, scaled = through_epsilon(*doubles, epsilons, [])
     arrays["rolling_variance"], arrays["scales"] = variance.astype(np.float32), scaled.astype(np.float32)
