@@ -73,7 +73,7 @@ def test_a_delta_of_the_same_pixels_in_another_shape_is_refused() -> None:
         bn.backward(DELTA)
 
 
-@pytest.mark.parametrize("profile", ["torch", "onnx-9", "caffe", "pjreddie-cpu"])
+@pytest.mark.parametrize("profile", ["torch", "cudnn", "caffe", "pjreddie-cpu"])
 def test_one_value_leaves_no_variance_over_n_minus_1_in_the_rolling_array(profile: str) -> None:
     """PyTorch refuses it too. Where nothing is kept, the variance over n is 0."""
     x = np.array([[3, -4]], np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,17 @@ from pydarknetbn.dialect import PROFILES
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
-SHAPES = [(8, 3), (4, 3, 7), (4, 3, 5, 5), (2, 3, 3, 4, 5)]
+SHAPES = [(8, 3), (4, 3, 7), (4, 3, 26, 26), (2, 3, 3, 4, 5)]
 NAMES = {"scales": "weight", "biases": "bias", "rolling_mean": "running_mean", "rolling_variance": "running_var"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """These arrays are small, and other tests may run beside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def module(shape: tuple[int, ...], **options: Any) -> Any:
@@ -90,7 +100,7 @@ def test_twenty_steps_agree_with_the_module(shape: tuple[int, ...], options: dic
     steps = Steps(ours.to_torch(dims=max(len(shape) - 2, 1)) if back else theirs, ours)
     assert type(steps.theirs) is type(theirs)
     for _ in range(20):
-        steps.train(*rng.normal(size=(2, *shape)).astype(np.float32))
+        steps.train(rng.normal(1, 2, shape).astype(np.float32), rng.normal(size=shape).astype(np.float32))
         steps.infer(rng.normal(size=shape).astype(np.float32))
     assert max(steps.worst.values()) <= 1e-6, steps.worst
     assert {"output", "gradient of x", "inference"} <= steps.worst.keys()
