@@ -96,7 +96,12 @@ def test_mean_of_many_values_far_from_0_is_rounded_in_a_row_and_its_error_is_in_
     x[:, :, ::2] += 2.0**-7
     x[:, :, 1::2] -= 2.0**-7
     bn.forward(x, train=True)
-    found = {"serial": (10000.2060546875, 0.6304102), "strided": (10001, 6.1039e-5), "squares": (10001, 0), "double": (10001, 2.0**-14)}
+    found = {
+        "serial": (10000.2060546875, 0.6304102),
+        "strided": (10001, 6.1039e-5),
+        "squares": (10001, 0),
+        "double": (10001, 2.0**-14),
+    }
     mean, variance = found[sums(profile)]
     assert bn.mean.item() == mean
     assert bn.variance.item() == pytest.approx(variance, rel=1e-4)
