@@ -89,8 +89,10 @@ def test_channel_of_one_value_whose_sums_are_rounded_gives_the_rounding_times_th
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_mean_of_many_values_far_from_0_is_rounded_in_a_row_and_its_error_is_in_the_variance(profile):
-    """From 2^24 on a sum of floats is even, from 2^27 on a multiple of 16: there 10,001 adds 10,000. 512 parts, and
-    doubles, stay below.    Means of squares are 8 apart there."""
+    """From 2^24 on a sum of floats is even, from 2^27 on a multiple of 16: there 10,001 adds 10,000.
+
+    512 parts stay below, and so do doubles. Means of squares are 8 apart there.
+    """
     bn = BatchNorm(1, profile=profile)
     x = np.full((16, 1, 32, 32), 10001, np.float32)
     x[:, :, ::2] += 2.0**-7
