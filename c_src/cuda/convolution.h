@@ -10,7 +10,7 @@ struct convolution_gpu {
     unsigned c, h, w, n, pixels, out_w, size, stride_x, stride_y, pad_x, pad_y, dilation;
     unsigned depth, columns; /* c * size * size; pixels of all images */
     unsigned images, groups;
-    size_t image_floats; /* from an image to the next */
+    size_t image_floats, group_floats; /* from an image, or from a group of its channels, to the next */
     const float *input, *weights;
     float *output; /* (images, groups, n, pixels) */
 };
@@ -21,30 +21,30 @@ struct convolution_gpu {
  *   tiled   a block for a tile of filters and pixels, through shared memory */
 cudaError_t convolve_plain_gpu(const convolution_gpu &v, cudaStream_t stream);
 cudaError_t convolve_tiled_gpu(const convolution_gpu &v, cudaStream_t stream);
-/* Whether filters are so few that a tile of them would be mostly empty */
-bool is_too_narrow_for_tiles(const convolution_gpu &v);
 
-/* The matrix product of cuBLAS, which sums in an order of its own; matrix: room for blas_floats() of the matrix, 0 of them where the
- * image is the matrix. */
+/* The product of matrices by cuBLAS, which sums in an order of its own; matrix: blas_floats() of room, 0 where the image is the matrix.
+ * connect: of one group and images of one pixel, all images at once */
 size_t blas_floats(const convolution_gpu &v);
 gpu_status convolve_blas_gpu(gpu_blas *blas, const convolution_gpu &v, float *matrix, cudaStream_t stream);
+gpu_status connect_blas_gpu(gpu_blas *blas, const convolution_gpu &v, cudaStream_t stream);
+
+enum { NARROW = 8 }; /* with fewer filters of a group, one thread for each output is the way */
 
 /* GPU_FAILED: too large. Arrays are left to the caller. */
 gpu_status describe_convolution(convolution_gpu *v, const convolution_shape &s, size_t batch, size_t groups);
-/* Whether the arrays of a call are there; what: the layer's name in messages */
-gpu_status check_arrays(const gpu_arrays *a, bool weights, const char *what);
+/* Whether those are there that a layer with weights, and batchnorm or biases, needs; what: its name in messages */
+gpu_status check_arrays(const layer *l, const gpu_arrays *a, const char *what);
 
-/* Sums of v in the order that a asks for */
-gpu_status convolve_gpu(const convolution_gpu &v, const gpu_arrays *a, float *matrix);
-/* The floats of scratch that those need */
+/* The sums of v in the order that a asks for; matrix: convolution_scratch() floats */
 size_t convolution_scratch(const convolution_gpu &v, const gpu_arrays *a);
-/* What follows the sums: batchnorm or biases, then the activation, in place */
+gpu_status convolve_gpu(const convolution_gpu &v, const gpu_arrays *a, float *matrix);
+/* What follows the sums, in place: batchnorm or biases, then the activation */
 gpu_status finish_sums(const layer *l, const gpu_arrays *a, float *x, extent e, int host);
 
 /* ---- layers/convolutional_layer.cu ------------------------------------------------------------------------------------------------ */
 
 /* output (batch, outputs of blur) of its input (batch, inputs) */
-cudaError_t blur_gpu(const layer *blur, size_t batch, const float *input, float *output, cudaStream_t stream);
+cudaError_t blur_gpu(const layer *blur, size_t batch, const float *input, float *output, void *stream);
 
 /* ---- the matrix, on the device ------------------------------------------------------------------------------------------------------ */
 

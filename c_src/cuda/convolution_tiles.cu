@@ -9,12 +9,18 @@
 
 namespace {
 
-enum { THREADS = 256, WARP = 32, WARPS = THREADS / WARP, SIDE_THREADS = 16, SHARE = 4 /* values of each side that a thread fetches */ };
+enum {
+    THREADS = 256,
+    WARP = 32,
+    WARPS = THREADS / WARP,
+    SIDE_THREADS = 16,
+    SHARE = 4 /* values of each side that a thread fetches */
+};
 constexpr size_t WANTED_BLOCKS = 128, MOST_BLOCKS = 1 << 30;
 
 template <int N> struct sizes {
     static constexpr int side = SIDE_THREADS * N, depth = THREADS * SHARE / side;
-    static constexpr int vector = N < 4 ? N : 4;               /* values that lie beside each other in a thread's registers */
+    static constexpr int vector = N < 4 ? N : 4;                    /* values that lie beside each other in a thread's registers */
     static constexpr int parts = side / WARP, rows = SHARE / parts; /* of the columns that a thread fetches */
 };
 
@@ -64,7 +70,7 @@ template <int N> __device__ inline fetcher<N> fetcher_of(const convolution_gpu &
     for (int part = 0; part < sizes<N>::parts; ++part) {
         unsigned column = t.column + part * WARP + threadIdx.x % WARP;
         unsigned there = column < v.columns ? column : v.columns - 1; /* what is computed beyond is not stored */
-        const float *group = v.input + (size_t)t.group * v.c * v.h * v.w;
+        const float *group = v.input + t.group * v.group_floats;
         f.columns[part] = window_of(v, group + there / v.pixels * v.image_floats, there % v.pixels);
     }
     return f;
@@ -169,10 +175,6 @@ template <int N> bool fits(const convolution_gpu &v) {
 }
 
 } // namespace
-
-bool is_too_narrow_for_tiles(const convolution_gpu &v) {
-    return v.n < sizes<2>::side / 4;
-}
 
 cudaError_t convolve_tiled_gpu(const convolution_gpu &v, cudaStream_t stream) {
     if (fits<8>(v)) return launch<8>(v, stream);

@@ -80,8 +80,9 @@ typedef struct {
     const float *weights, *biases, *scales, *rolling_mean, *rolling_variance, *anchors; /* those that the layer has */
     float *scratch;                                                                     /* what scratch_of_..._gpu() asks for */
     void *stream;
-    gpu_blas *blas; /* the products of matrices are its, equal within rounding; NULL: every sum in the order of the CPU, bit-equal */
-    int plain;      /* one thread for each output, as the faster kernels, which have the same bits, are specified */
+    gpu_blas
+        *blas; /* the products of matrices are its, equal within rounding; NULL: every sum in the order of the CPU, bit-equal */
+    int plain; /* one thread for each output, as the faster kernels, which have the same bits, are specified */
 } gpu_arrays;
 
 /* cuBLAS from that file, for one device; it is opened while the process runs, never linked. */
