@@ -109,6 +109,7 @@ gpu_status forward_gaussian_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_implicit_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_l2norm_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_logistic_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status scratch_of_maxpool_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats);
 gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_region_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_reorg_layer_gpu(const layer *l, const gpu_arrays *a);
