@@ -85,6 +85,7 @@ typedef struct {
     void *handle;
     int in_inference; /* moments also outside training */
     int normalizes;   /* the moments that come back normalise, the rule gives epsilons and denominators; else they are only told */
+    int sums_parameters; /* scale and bias updates take up the delta sums that come back; else those of this process */
 } statistics_exchange;
 
 typedef struct {
@@ -249,7 +250,9 @@ status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batch
 /* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
 status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
-/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
+/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. With an exchange that normalises, a training batch may
+ * be of 0 images, input and output NULL: mean, variance and rolling arrays become what they become elsewhere, and the same of the
+ * updates in a backward, with its deltas NULL. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
 /* delta and input_delta: the caller's, of the layer's output and input; the layer's own delta stays as it is. */
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, const network_state *state);

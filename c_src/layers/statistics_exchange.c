@@ -52,12 +52,11 @@ status exchange_moments(layer *l, const batchnorm_pass *p, const network_state *
     return s;
 }
 
-/* Parameters take up this process's own sums. */
-static void add_updates(const batchnorm_pass *p, const double *own) {
+static void add_updates(const batchnorm_pass *p, const double *sums) {
     for (size_t f = 0; f < p->c; ++f) {
         double root = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
-        p->scale_updates[f] += (float)(own[p->c + f] / root);
-        if (p->bias_updates) p->bias_updates[f] += (float)own[f];
+        p->scale_updates[f] += (float)(sums[p->c + f] / root);
+        if (p->bias_updates) p->bias_updates[f] += (float)sums[f];
     }
 }
 
@@ -81,7 +80,7 @@ status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network
     status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
     if (s == STATUS_OK) {
         p.count = l->exchanged;
-        add_updates(&p, own);
+        add_updates(&p, state->exchange->sums_parameters ? sums : own);
         take_deltas(&p, sums);
         batchnorm_carry(&p);
     }

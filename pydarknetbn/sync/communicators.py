@@ -15,7 +15,7 @@ from .moments import Doubles
 __all__ = ["Comm", "from_mpi4py", "from_torch", "is_alone", "reduces_parameters", "rows_of", "sum_in_order"]
 
 _PATIENCE = 1800.0  # seconds, as torch.distributed has it
-_LOOKS, _PAUSE = 1000, 0.0005  # how often it is looked for the others at once, and seconds between later looks
+_LOOKS, _PAUSE = 1000, 0.001  # how often it is looked for the others at once, and seconds between later looks
 
 
 class Comm(Protocol):
@@ -110,7 +110,8 @@ def from_mpi4py(comm: Any = None, *, timeout: float | None = _PATIENCE) -> Comm:
 
     Args:
         comm: of mpi4py; None: `MPI.COMM_WORLD`.
-        timeout: seconds after which a rank that waits for the others gives up; the communicator is then of no more use. None: never.
+        timeout: seconds after which a rank that waits for the others gives up, None: never. The communicator is then of no more
+            use.
 
     Raises:
         MissingExtraError: mpi4py is not installed.

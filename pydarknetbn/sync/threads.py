@@ -63,8 +63,8 @@ def local(size: int, *, timeout: float = _PATIENCE) -> tuple[Comm, ...]:
     A rank that waited in vain leaves them all of no more use: make new ones.
 
     Args:
-        size: how many. One is what several are compared with: it merges the moments of its batch with nobody's, in the same arithmetic
-            as they do, where a single rank of MPI or torch.distributed computes as if it had no communicator.
+        size: how many. One is what several are compared with: it merges the moments of its batch with nobody's, in the same
+            arithmetic as they do, where a single rank of MPI or torch.distributed computes as if it had no communicator.
         timeout: seconds after which a rank that waits for the others gives up.
 
     Raises:
