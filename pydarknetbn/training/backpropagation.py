@@ -85,11 +85,9 @@ def fill_deltas(layers: Sequence[Layer], kept: Sequence[Layer], delta: Array | S
     given = [delta] if isinstance(delta, np.ndarray) else list(delta)
     if len(given) != len(kept):
         raise ShapeError(f"expected {len(kept)} deltas, one for each of layers {_numbers(kept)}, got {len(given)}")
-    named = [(layer, array, f"delta of layer {layer.index}") for layer, array in zip(kept, given, strict=True)]
-    shapes = [(batch, *layer.out_shape) for layer in kept]
     checked = [
-        (layer, _native.input_array(array, name, shape, empty=not batch))
-        for (layer, array, name), shape in zip(named, shapes, strict=True)
+        (layer, _native.input_array(array, f"delta of layer {layer.index}", (batch, *layer.out_shape), empty=not batch))
+        for layer, array in zip(kept, given, strict=True)
     ]
     if not batch:
         return
