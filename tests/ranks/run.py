@@ -1,0 +1,29 @@
+"""Runs the checks on the ranks of MPI or torch.distributed: `mpiexec -n 4 python tests/ranks/run.py mpi`, or torchrun with `torch`."""
+
+from __future__ import annotations
+
+import sys
+
+from checks import CUTS, check_against_torch, check_all
+from pydarknetbn import set_num_threads, sync
+
+
+def main(carrier: str) -> None:
+    set_num_threads(1)
+    if carrier == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+        torch.distributed.init_process_group("gloo")
+        comm = sync.from_torch()
+        for cut in CUTS:
+            check_against_torch(comm, cut)
+    else:
+        comm = sync.from_mpi4py()
+    check_all(comm)
+    print(f"rank {comm.rank} of {comm.size} is right", flush=True)
+    if carrier == "torch":
+        torch.distributed.destroy_process_group()
+
+
+main(sys.argv[1])
