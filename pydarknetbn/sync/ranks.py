@@ -37,7 +37,7 @@ class Ranks:
     def of(comm: Comm, describe: Callable[[], Sequence[str]], *, reduce_params: bool | None) -> Ranks:
         """Ranks of a communicator; reduce_params None: as its kind has it."""
         reduces = reduces_parameters(comm, reduce_params)
-        return Ranks(comm, lambda: [*describe(), f"reduce_params={reduces}"], reduces)
+        return Ranks(comm, lambda: [f"reduce_params={reduces}", *describe()], reduces)
 
     def exchange(self, *, sums_parameters: bool) -> Exchange:
         """For the passes of a batchnorm. sums_parameters: its scale and bias updates become those of all ranks."""

@@ -89,7 +89,8 @@ def _has_batchnorm(net: Network, layer: Layer) -> bool:
 
 def _described(net: Network) -> list[str]:
     """What has to be the same on every rank."""
-    lines = [f"profile {net.profile}", f"{net.time_steps} time steps", f"{net.settings.subdivisions} subdivisions"]
+    numbers = f"{len(net.layers)} layers, {net.settings.subdivisions} subdivisions, {net.time_steps} time steps"
+    lines = [f"profile {net.profile}", numbers]
     for layer in net.layers:
         over = ", normalised over the ranks" if layer.index in net.runner.exchanges else ""
         lines.append(f"layer {layer.index} [{layer.type}] {layer.in_shape} -> {layer.out_shape}{over}")

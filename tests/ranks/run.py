@@ -1,10 +1,11 @@
-"""Runs the checks on the ranks of MPI or torch.distributed: `mpiexec -n 4 python tests/ranks/run.py mpi`, or torchrun with `torch`."""
+"""Runs the checks on four ranks: `mpiexec -n 4 python tests/ranks/run.py mpi`, or under torchrun with `torch`."""
 
 from __future__ import annotations
 
 import sys
 
 from checks import CUTS, check_against_torch, check_all
+
 from pydarknetbn import set_num_threads, sync
 
 

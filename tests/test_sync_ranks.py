@@ -1,0 +1,64 @@
+"""Several ranks give what one process gives on the joined batch: as threads, under mpiexec, under torchrun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pydarknetbn import sync
+from ranks.checks import CUTS, PROFILES, check_against_torch, check_batchnorm, check_network
+from ranks.threads import results_in_threads
+
+PROGRAM = Path(__file__).parent / "ranks" / "run.py"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_four_threads_are_one_process_on_the_joined_batch(profile: str, cut: Sequence[int], order: Sequence[int]) -> None:
+    results_in_threads(sync.local(4), lambda comm: check_batchnorm(comm, profile, cut, order))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_steps_of_a_network_are_those_of_one_process_on_the_joined_batch(profile: str, cut: Sequence[int]) -> None:
+    results_in_threads(sync.local(4), lambda comm: check_network(comm, profile, cut))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_four_threads_are_a_module_of_pytorch_on_the_joined_batch(cut: Sequence[int]) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    results_in_threads(sync.local(4), lambda comm: check_against_torch(comm, cut))
+
+
+def _run(*command: str) -> str:
+    """What the program's ranks say."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command], capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+ALL_ARE_RIGHT = [f"rank {rank} of 4 is right" for rank in range(4)]
+
+
+def test_four_processes_of_mpiexec_are_one_on_the_joined_batch() -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if not mpiexec.exists():
+        pytest.skip("mpich is not installed beside this Python")
+    said = _run(str(mpiexec), "-n", "4", sys.executable, str(PROGRAM), "mpi")
+    assert sorted(said.split("\n")[:-1]) == ALL_ARE_RIGHT
+
+
+@pytest.mark.long
+def test_four_processes_of_torchrun_are_one_on_the_joined_batch() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+    said = _run(*torchrun, str(PROGRAM), "torch")
+    assert sorted(said.split("\n")[:-1]) == ALL_ARE_RIGHT
