@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import pydarknetbn as dn
 from pydarknetbn import sync
 from ranks.checks import CUTS, PROFILES, check_against_torch, check_batchnorm, check_network
 from ranks.threads import results_in_threads
 
-PROGRAM = Path(__file__).parent / "ranks" / "run.py"
+PROGRAM, LATE = (Path(__file__).parent / "ranks" / name for name in ("run.py", "late.py"))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
@@ -22,6 +23,11 @@ PROGRAM = Path(__file__).parent / "ranks" / "run.py"
 @pytest.mark.parametrize("profile", PROFILES)
 def test_four_threads_are_one_process_on_the_joined_batch(profile: str, cut: Sequence[int], order: Sequence[int]) -> None:
     results_in_threads(sync.local(4), lambda comm: check_batchnorm(comm, profile, cut, order))
+
+
+@pytest.mark.parametrize("profile", sorted({profile.name for profile in dn.profiles()} - {*PROFILES}))
+def test_so_they_are_in_every_other_profile(profile: str) -> None:
+    results_in_threads(sync.local(4), lambda comm: check_batchnorm(comm, profile, CUTS[1], range(4)))
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -47,18 +53,39 @@ def _run(*command: str) -> str:
 ALL_ARE_RIGHT = [f"rank {rank} of 4 is right" for rank in range(4)]
 
 
-def test_four_processes_of_mpiexec_are_one_on_the_joined_batch() -> None:
+@pytest.fixture
+def mpiexec() -> str:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    mpiexec = Path(sys.executable).parent / "mpiexec"
-    if not mpiexec.exists():
+    program = Path(sys.executable).parent / "mpiexec"
+    if not program.exists():
         pytest.skip("mpich is not installed beside this Python")
-    said = _run(str(mpiexec), "-n", "4", sys.executable, str(PROGRAM), "mpi")
+    return str(program)
+
+
+@pytest.fixture
+def torchrun() -> tuple[str, ...]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    return (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def test_four_processes_of_mpiexec_are_one_on_the_joined_batch(mpiexec: str) -> None:
+    said = _run(mpiexec, "-n", "4", sys.executable, str(PROGRAM), "mpi")
     assert sorted(said.split("\n")[:-1]) == ALL_ARE_RIGHT
 
 
 @pytest.mark.long
-def test_four_processes_of_torchrun_are_one_on_the_joined_batch() -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
-    said = _run(*torchrun, str(PROGRAM), "torch")
+def test_four_processes_of_torchrun_are_one_on_the_joined_batch(torchrun: tuple[str, ...]) -> None:
+    said = _run(*torchrun, "4", str(PROGRAM), "torch")
     assert sorted(said.split("\n")[:-1]) == ALL_ARE_RIGHT
+
+
+@pytest.mark.long
+def test_a_process_of_mpiexec_that_comes_too_late_is_told_by_the_layer(mpiexec: str) -> None:
+    said = _run(mpiexec, "-n", "2", sys.executable, str(LATE), "mpi")
+    assert said == "rank 0: <bytes>:5: layer 0 [batchnorm]: rank 0 of 2 waited for the others for 1 seconds\n"
+
+
+@pytest.mark.long
+def test_a_process_of_torchrun_that_comes_too_late_is_told_by_the_layer(torchrun: tuple[str, ...]) -> None:
+    said = _run(*torchrun, "2", str(LATE), "torch")
+    assert said.startswith("rank 0: <bytes>:5: layer 0 [batchnorm]: rank 0 of 2: all_gather of torch.distributed failed: ")

@@ -73,8 +73,9 @@ static void take_deltas(const batchnorm_pass *p, const double *sums) {
 
 status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network_state *state) {
     batchnorm_pass p = *pass;
-    double *sums = make_doubles(4 * p.c), *own = sums + 2 * p.c;
+    double *sums = make_doubles(4 * p.c);
     if (!sums) return STATUS_OUT_OF_MEMORY;
+    double *own = sums + 2 * p.c;
     batchnorm_delta_sums(&p, sums);
     for (size_t i = 0; i < 2 * p.c; ++i) own[i] = sums[i];
     status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
