@@ -85,7 +85,7 @@ typedef struct {
     void *handle;
     int in_inference; /* moments also outside training */
     int normalizes;   /* the moments that come back normalise, the rule gives epsilons and denominators; else they are only told */
-    int sums_parameters; /* scale and bias updates take up the delta sums that come back; else those of this process */
+    int sums_parameters; /* scale and bias updates take up what comes back of the delta sums; else what this process has */
 } statistics_exchange;
 
 typedef struct {
@@ -398,6 +398,8 @@ void batchnorm_backward_plain(const batchnorm_pass *p);
 /* What an exchange hands out, see there. The order of the sums is this package's own: eight by turns, through batch and pixels. */
 void batchnorm_moments(const batchnorm_pass *p, double *values);
 void batchnorm_delta_sums(const batchnorm_pass *p, double *sums);
+/* The sum of delta * x_norm (c), which is another where mean and variance became those of another layer since. */
+void batchnorm_scale_sums(const batchnorm_pass *p, double *sums);
 /* The end of a backward whose mean_delta and variance_delta are there. */
 void batchnorm_carry(const batchnorm_pass *p);
 

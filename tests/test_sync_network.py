@@ -81,6 +81,20 @@ def test_momentum_decay_shared_kernels_and_subdivisions_are_as_on_one_rank(cfg: 
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("profile", ["textbook", "pjreddie-cpu", "alexeyab-cpu"])
+def test_gradients_of_shared_kernels_are_as_without_ranks(profile: str) -> None:
+    """In the forks layers that share a kernel share the last one's mean and variance in a backward, but not x_norm."""
+    found = []
+    for comm in (None, sync.local(1)[0]):
+        net = dn.load(SHARED, seed=3, profile=profile)
+        net.sync_bn(comm)
+        (output,) = net.forward(normal(1, 8, 3, 8, 8, mean=1, deviation=2), train=True)
+        net.backward(normal(2, *output.shape))
+        found.append([net.layers[0].scale_updates.copy(), net.layers[0].weight_updates.copy()])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=3e-6 * np.abs(want).max())
+
+
 def test_a_rank_without_rows_takes_part_in_steps_losses_and_backwards() -> None:
     def work(comm: Any) -> tuple[list[float], bytes]:
         net = network()

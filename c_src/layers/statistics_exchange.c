@@ -52,12 +52,17 @@ status exchange_moments(layer *l, const batchnorm_pass *p, const network_state *
     return s;
 }
 
+/* sums: of delta and of delta * x_norm */
 static void add_updates(const batchnorm_pass *p, const double *sums) {
     for (size_t f = 0; f < p->c; ++f) {
-        double root = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
-        p->scale_updates[f] += (float)(sums[p->c + f] / root);
+        p->scale_updates[f] += (float)sums[p->c + f];
         if (p->bias_updates) p->bias_updates[f] += (float)sums[f];
     }
+}
+
+/* Sums of delta * (x - mean) become those of delta * x_norm. */
+static void divide_by_root(const batchnorm_pass *p, double *sums) {
+    for (size_t f = 0; f < p->c; ++f) sums[f] /= batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
 }
 
 /* Of the sums of all; a delta is scaled before it is summed in the rule, and the sum here. */
@@ -77,12 +82,14 @@ status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network
     if (!sums) return STATUS_OUT_OF_MEMORY;
     double *own = sums + 2 * p.c;
     batchnorm_delta_sums(&p, sums);
-    for (size_t i = 0; i < 2 * p.c; ++i) own[i] = sums[i];
+    for (size_t f = 0; f < p.c; ++f) own[f] = sums[f];
+    if (!state->exchange->sums_parameters) batchnorm_scale_sums(&p, own + p.c);
     status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
     if (s == STATUS_OK) {
         p.count = l->exchanged;
-        add_updates(&p, state->exchange->sums_parameters ? sums : own);
         take_deltas(&p, sums);
+        if (state->exchange->sums_parameters) divide_by_root(&p, sums + p.c);
+        add_updates(&p, state->exchange->sums_parameters ? sums : own);
         batchnorm_carry(&p);
     }
     release_doubles(sums);
