@@ -48,7 +48,8 @@ def sync_bn(net: Network, comm: Comm | None, *, reduce_params: bool | None = Non
     A `train_step` with reduce_params is that of one process with the rows of all ranks: gradients are summed over them before
     the update, which divides by the rows of all, `seen` counts those, and the loss is theirs. Its subdivisions are made of the
     ranks'. What depends on the rank: a [dropout] draws from each rank's own `generator`, which starts equal on all unless it is
-    set; policy=random takes rank 0's rate. `backward` alone leaves the gradients of the rank's own images.
+    set; policy=random takes rank 0's rate. `backward` alone leaves the gradients of the rank's own images. Of a `fit` one rank
+    alone is given checkpoint=, and every rank resume=.
 
     A darknet program on several GPUs normalises each one's images by themselves, and never merges rolling arrays: it averages
     weights, biases and scales every few iterations (src/network.c, sync_nets), and saves the rolling arrays of the first.

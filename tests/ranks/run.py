@@ -7,6 +7,7 @@ import sys
 from checks import CUTS, check_against_torch, check_all
 
 from pydarknetbn import set_num_threads, sync
+from pydarknetbn.sync.communicators import reduces_parameters
 
 
 def main(carrier: str) -> None:
@@ -17,10 +18,12 @@ def main(carrier: str) -> None:
         torch.set_num_threads(1)
         torch.distributed.init_process_group("gloo")
         comm = sync.from_torch()
+        assert not reduces_parameters(comm, None)
         for cut in CUTS:
             check_against_torch(comm, cut)
     else:
         comm = sync.from_mpi4py()
+        assert reduces_parameters(comm, None)
     check_all(comm)
     print(f"rank {comm.rank} of {comm.size} is right", flush=True)
     if carrier == "torch":
