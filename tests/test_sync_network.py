@@ -29,7 +29,7 @@ SHARED = cfg_of(
 
 
 def over_two(work: Callable[[Any], Any]) -> list[Any]:
-    return results_in_threads(sync.local(2), work)
+    return results_in_threads(sync.local(2, timeout=20), work)
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------------------

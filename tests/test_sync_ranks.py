@@ -23,24 +23,24 @@ PROGRAM, LATE = (Path(__file__).parent / "ranks" / name for name in ("run.py", "
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_four_threads_are_one_process_on_the_joined_batch(profile: str, cut: Sequence[int], order: Sequence[int]) -> None:
-    results_in_threads(sync.local(4), lambda comm: check_batchnorm(comm, profile, cut, order))
+    results_in_threads(sync.local(4, timeout=20), lambda comm: check_batchnorm(comm, profile, cut, order))
 
 
 @pytest.mark.parametrize("profile", sorted({profile.name for profile in dn.profiles()} - {*PROFILES}))
 def test_so_they_are_in_every_other_profile(profile: str) -> None:
-    results_in_threads(sync.local(4), lambda comm: check_batchnorm(comm, profile, CUTS[1], range(4)))
+    results_in_threads(sync.local(4, timeout=20), lambda comm: check_batchnorm(comm, profile, CUTS[1], range(4)))
 
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_steps_of_a_network_are_those_of_one_process_on_the_joined_batch(profile: str, cut: Sequence[int]) -> None:
-    results_in_threads(sync.local(4), lambda comm: check_network(comm, profile, cut))
+    results_in_threads(sync.local(4, timeout=20), lambda comm: check_network(comm, profile, cut))
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_four_threads_are_a_module_of_pytorch_on_the_joined_batch(cut: Sequence[int]) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    results_in_threads(sync.local(4), lambda comm: check_against_torch(comm, cut))
+    results_in_threads(sync.local(4, timeout=20), lambda comm: check_against_torch(comm, cut))
 
 
 def _run(*command: str) -> str:
