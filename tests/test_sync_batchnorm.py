@@ -44,14 +44,20 @@ def test_the_gradient_is_the_exact_one_of_the_joined_batch() -> None:
     x, delta = normal(1, 9, C, 3, 2, mean=2, deviation=3), normal(2, 9, C, 3, 2)
     cut = [2, 2, 7]  # 2, none, 5 and 2 rows
 
-    def work(comm: Any) -> Array:
+    def work(comm: Any) -> tuple[Array, Array, Array]:
         bn = batchnorm(comm)
         bn.forward(np.split(x, cut)[comm.rank], train=True)
-        return bn.backward(np.split(delta, cut)[comm.rank])
+        return bn.backward(np.split(delta, cut)[comm.rank]), bn.scale_updates, bn.bias_updates
 
-    got = np.concatenate(results_in_threads(sync.local(4), work))
+    deltas, scale_updates, bias_updates = zip(*results_in_threads(sync.local(4), work), strict=True)
+    got = np.concatenate(deltas)
     want = exact_delta(x, delta, normal(7, C, mean=1), 1e-5).reshape(C, 9, 3, 2)
     np.testing.assert_allclose(got, np.moveaxis(want, 0, 1), rtol=0, atol=3e-7)
+    off = x.astype(np.float64) - x.astype(np.float64).mean(axis=(0, 2, 3), keepdims=True)
+    x_norm = off / np.sqrt(np.mean(off**2, axis=(0, 2, 3), keepdims=True) + 1e-5)
+    for rank in range(4):
+        np.testing.assert_allclose(scale_updates[rank], (delta * x_norm).sum(axis=(0, 2, 3)), rtol=0, atol=3e-6)
+        np.testing.assert_allclose(bias_updates[rank], delta.sum(axis=(0, 2, 3), dtype=np.float64), rtol=0, atol=3e-6)
     alone = dn.BatchNorm(C, profile="textbook")
     alone.scales = normal(7, C, mean=1)
     alone.forward(x[:2], train=True)
