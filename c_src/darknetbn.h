@@ -250,7 +250,7 @@ status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batch
 /* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
 status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
-/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. With an exchange that normalises, a training batch may
+/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. With an exchange that normalizes, a training batch may
  * be of 0 images, input and output NULL: mean, variance and rolling arrays become what they become elsewhere, and the same of the
  * updates in a backward, with its deltas NULL. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);

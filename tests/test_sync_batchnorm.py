@@ -198,7 +198,7 @@ def test_a_batch_of_no_rows_is_for_training_over_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "no process has a value to normalise"), (1, "one value in each channel of all processes")]
+    ("count", "said"), [(0, "no process has a value to normalize"), (1, "one value in each channel of all processes")]
 )
 def test_no_rows_at_all_and_one_value_over_n_minus_1_are_told_on_every_rank(count: int, said: str) -> None:
     def work(comm: Any) -> None:

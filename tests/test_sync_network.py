@@ -225,7 +225,7 @@ def test_frozen_layers_take_the_statistics_of_all_and_their_gradients_are_not_se
         ("convolutional batch_normalize=2 filters=2 size=1", "layer 0 [convolutional]: cbn=1 takes"),
         (
             "crnn batch_normalize=1 pad=1 output_filters=2 hidden_filters=2",
-            "layer 0 [crnn]: its inner layers normalise each time step",
+            "layer 0 [crnn]: its inner layers normalize each time step",
         ),
     ],
 )
@@ -249,8 +249,8 @@ LONGER = cfg_of("convolutional batch_normalize=1 filters=2 size=1", "batchnorm",
 OTHERS = {
     "layers": (
         lambda: dn.load(cfg_of("convolutional batch_normalize=1 filters=4 size=1", "batchnorm")),
-        "rank 0 has layer 0 [convolutional] 8 x 8 x 3 -> 8 x 8 x 2, normalised over the ranks, "
-        "rank 1 has layer 0 [convolutional] 8 x 8 x 3 -> 8 x 8 x 4, normalised over the ranks",
+        "rank 0 has layer 0 [convolutional] 8 x 8 x 3 -> 8 x 8 x 2, normalized over the ranks, "
+        "rank 1 has layer 0 [convolutional] 8 x 8 x 3 -> 8 x 8 x 4, normalized over the ranks",
     ),
     "number of layers": (lambda: dn.load(LONGER), "rank 0 has 2 layers, 1 subdivisions, 1 time steps, rank 1 has 3 layers"),
     "profile": (lambda: dn.load(cfg_of(*TWO), profile="textbook", seed=0), "rank 0 has profile torch, rank 1 has profile textbook"),

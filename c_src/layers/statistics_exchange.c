@@ -26,7 +26,7 @@ static float variance_of(double squares, double n, denominator d) {
 
 /* Whether a variance of n values has no divisor */
 static status check_count(const batchnorm_rule *rule, double n, const network_state *state) {
-    if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalise; give one of them a batch");
+    if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalize; give one of them a batch");
     int divides_by_zero = n == 1 && rule->normalize_variance == DENOMINATOR_N_MINUS_1;
     if (!divides_by_zero || state->allow_degenerate) return STATUS_OK;
     return fail(STATUS_NUMERICS, "one value in each channel of all processes has no variance over n-1 = 0; give larger batches");

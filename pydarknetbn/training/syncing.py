@@ -51,7 +51,7 @@ def sync_bn(net: Network, comm: Comm | None, *, reduce_params: bool | None = Non
     set; policy=random takes rank 0's rate. `backward` alone leaves the gradients of the rank's own images. Of a `fit` one rank
     alone is given checkpoint=, and every rank resume=.
 
-    A darknet program on several GPUs normalises each one's images by themselves, and never merges rolling arrays: it averages
+    A darknet program on several GPUs normalizes each one's images by themselves, and never merges rolling arrays: it averages
     weights, biases and scales every few iterations (src/network.c, sync_nets), and saves the rolling arrays of the first.
 
     Args:
@@ -80,7 +80,7 @@ def _normalized(net: Network) -> list[int]:
 def _has_batchnorm(net: Network, layer: Layer) -> bool:
     section, place = net.origin.cfg.layers[layer.index], f"{net.origin.cfg.name}:{layer.line}: layer {layer.index} [{layer.type}]"
     if any(inner.native is not None and inner.native.batchnorm != ffi.NULL for inner in layer.inner.values()):
-        raise UnsupportedError(f"{place}: its inner layers normalise each time step by itself, which is not done over ranks")
+        raise UnsupportedError(f"{place}: its inner layers normalize each time step by itself, which is not done over ranks")
     if layer.native is None or not (layer.type == "batchnorm" or layer.native.batchnorm != ffi.NULL):
         return False
     if section.flag("cbn") or section.integer("batch_normalize", 1) == 2:
@@ -93,7 +93,7 @@ def _described(net: Network) -> list[str]:
     numbers = f"{len(net.layers)} layers, {net.settings.subdivisions} subdivisions, {net.time_steps} time steps"
     lines = [f"profile {net.profile}", numbers]
     for layer in net.layers:
-        over = ", normalised over the ranks" if layer.index in net.runner.exchanges else ""
+        over = ", normalized over the ranks" if layer.index in net.runner.exchanges else ""
         lines.append(f"layer {layer.index} [{layer.type}] {layer.in_shape} -> {layer.out_shape}{over}")
     if net.runner.ranks is not None and net.runner.ranks.reduces:
         checksum = 0
