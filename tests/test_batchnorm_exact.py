@@ -120,6 +120,7 @@ def test_the_intermediate_type_shows_in_forward_and_backward() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "intermediate", "shows", "leaves"),
     [
+        ("variance_formula", "squares", "double", ("mean", "variance", "rolling_variance", "x_norm"), ()),
         ("summation", "strided", "float", ("scale_updates", "mean_delta", "variance_delta", "delta"), ()),
         ("moments", "quotient", "float", ("mean", "variance", "rolling_variance"), ()),
         ("squares", "float", "float", ("variance", "rolling_variance"), ("mean",)),
@@ -142,6 +143,72 @@ def test_a_type_or_order_shows_in_last_bits_of_what_it_is_of(
         assert np.abs(got - other).max() <= scale * N * 2.0**-22, name
     for name in leaves:
         assert same_bits(a.array(name), b.array(name)), name
+
+
+@pytest.mark.parametrize("denominator", ["n", "n-1"])
+def test_the_formula_of_squares_is_exact(denominator: str) -> None:
+    """Mean and mean of squares from exact sums, rounded once; the difference in float, and no less than 0."""
+    rule = replace(BASE, variance_formula="squares", normalize_variance=denominator, keep_variance=denominator, rolling_add=1.0)
+    x = X.copy()
+    x[:, 1], x[:, 2], x[:, 3] = 1e4, np.float32(1e4) + X[:, 2] * np.float32(0.01), 1234.5678
+    layer = batchnorm(rule, C, H, W)
+    layer.forward(x, train=True)
+    ordered = x.transpose(1, 0, 2, 3).reshape(C, N)
+    mean = np.add.accumulate(ordered.astype(np.float64), axis=1)[:, -1] / N
+    squares = np.add.accumulate((ordered * ordered).astype(np.float64), axis=1)[:, -1] / N
+    mean = mean.astype(np.float32)
+    variance = np.maximum(squares.astype(np.float32) - mean * mean, 0)
+    if denominator == "n-1":
+        variance = variance * np.float32(N / (N - 1))
+    assert_same_bits(layer.array("mean"), mean, "mean")
+    assert_same_bits(layer.array("variance"), variance, "variance")
+    assert_same_bits(layer.array("rolling_variance"), variance, "rolling_variance")
+    assert layer.array("variance")[1] == 0
+    assert layer.array("variance")[2] % 8 == 0 or denominator == "n-1"  # floats near 1e8 are 8 apart
+
+
+def test_squares_keep_nan_and_infinity() -> None:
+    x = X.copy()
+    x[0, 0, 0, 0], x[0, 1, 0, 0] = np.nan, np.inf
+    x[0, 2], x[1, 2] = 1e30, -1e30
+    layer = batchnorm(replace(BASE, variance_formula="squares"), C, H, W)
+    layer.forward(x, train=True)
+    assert np.isnan(layer.array("variance")[:2]).all()
+    assert np.isposinf(layer.array("variance")[2])
+
+
+@pytest.mark.parametrize(("side", "literal", "intermediate"), VARIANTS)
+def test_sums_in_double_are_rounded_once(side: str, literal: str, intermediate: str) -> None:
+    """Each beside the float64 sum in NumPy's order: half a unit, and a hundredth for what doubles may differ by."""
+    layer = layer_after_training(replace(rule_of(side, literal, intermediate), summation="double", keep_variance="n"))
+    x, delta = X.astype(np.float64), DELTA.astype(np.float64)
+    mean, float_mean = x.mean((0, 2, 3)), layer.array("mean").astype(np.float64)
+    squares = np.square(x - spread(mean)).sum((0, 2, 3))
+    r = exact_root(layer.array("variance"), side, literal, intermediate)
+    want = {
+        "mean": mean,
+        "variance": squares / (N - 1),
+        "bias_updates": delta.sum((0, 2, 3)),
+        "scale_updates": (delta * layer.array("x_norm").astype(np.float64)).sum((0, 2, 3)),
+        "mean_delta": -(delta.sum((0, 2, 3)) * SCALES) / r,
+    }
+    if intermediate == "double":
+        want["variance_delta"] = -0.5 * (delta * (x - spread(float_mean))).sum((0, 2, 3)) * SCALES / r**3
+    for name, expected in want.items():
+        assert np.all(np.abs(layer.array(name) - expected) <= 0.51 * np.spacing(np.abs(expected).astype(np.float32))), name
+
+
+def test_sums_in_double_do_not_cancel() -> None:
+    """A mean of 1000 and a deviation of 0.01, over more values than a float sum can take: 3e-4 of the variance are lost in it."""
+    x = (1000 + 0.01 * np.random.default_rng(5).normal(size=(4, 1, 50, 50))).astype(np.float32)
+    want = x.astype(np.float64).var()
+    off = {}
+    for summation in ("serial", "double"):
+        layer = batchnorm(replace(BASE, summation=summation, normalize_variance="n"), 1, 50, 50)
+        layer.forward(x, train=True)
+        off[summation] = abs(layer.array("variance")[0] / want - 1)
+    assert off["double"] < 2.0**-24
+    assert off["serial"] > 1e-4
 
 
 # --- structs ------------------------------------------------------------------------------------------------------------

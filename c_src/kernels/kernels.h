@@ -16,19 +16,37 @@ typedef struct {
 /* (v + eps)^-1.5 or what stands for it */
 double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, const batchnorm_rule *rule);
 
+/* mean, variance and kept of channel f, by the formula of squares */
+void batchnorm_moments_of_squares(const batchnorm_pass *p, size_t f);
+
 /* ---- batchnorm_strided.c ---------------------------------------------------------------------------------------------------- */
 
-/* Whether it computes as these do, which else equal the plain loops. */
-int batchnorm_is_strided(const batchnorm_rule *rule);
+/* batchnorm_train and batchnorm_backward of the rules that is_strided() of batchnorm_passes.c names */
 void batchnorm_train_strided(const batchnorm_pass *p);
 void batchnorm_backward_strided(const batchnorm_pass *p);
 
 /* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
 
+/* batchnorm_train and batchnorm_backward of the rules that is_serial() of batchnorm_passes.c names */
+void batchnorm_train_serial(const batchnorm_pass *p);
+void batchnorm_backward_serial(const batchnorm_pass *p);
+
 /* batchnorm_infer for n values of one channel, in place. constants: of all channels, room for as many floats as the size says. */
 size_t batchnorm_constants_size(size_t c);
 void batchnorm_constants(const batchnorm_pass *p, float *constants);
 void batchnorm_infer_values(const batchnorm_pass *p, const float *constants, float *x, size_t n, size_t channel);
+
+/* ---- batchnorm_moments.c ---------------------------------------------------------------------------------------------------- */
+
+/* batchnorm_train and batchnorm_backward of the rules that is_double() of batchnorm_passes.c names */
+void batchnorm_train_double(const batchnorm_pass *p);
+void batchnorm_backward_double(const batchnorm_pass *p);
+
+/* ---- batchnorm_moments_plain.c ---------------------------------------------------------------------------------------------- */
+
+/* The same, one loop a formula: mean, variance and kept; and of a backward all but the delta of the input */
+void batchnorm_moments_plain(const batchnorm_pass *p);
+void batchnorm_delta_sums_plain(const batchnorm_pass *p);
 
 /* ---- convolution.c ---------------------------------------------------------------------------------------------------------- */
 

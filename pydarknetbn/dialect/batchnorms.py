@@ -24,6 +24,7 @@ _PJREDDIE_BN = BatchNormRule(
     rolling="factors",
     rolling_keep=0.99,
     rolling_add=0.01,
+    variance_formula="differences",
     summation="serial",
     moments="reciprocal",
     squares="double",
@@ -65,6 +66,7 @@ TEXTBOOK_BN = replace(
     fold_factor="double",
     normalize_variance="n",
     keep_variance="n",
+    summation="double",
     eval_statistics="constant",
     trains_standalone=True,
 )

@@ -67,7 +67,8 @@ class BatchNormRule:
     rolling: Literal["factors", "cumulative"]
     rolling_keep: float
     rolling_add: float
-    summation: Literal["serial", "strided"]
+    variance_formula: Literal["differences", "squares"]
+    summation: Literal["serial", "strided", "double"]
     moments: Literal["reciprocal", "quotient"]
     squares: Precision
     intermediate: Precision
