@@ -121,14 +121,20 @@ inline void __syncthreads() {
     emulated::wait();
 }
 
-inline float __shfl_down_sync(unsigned, float value, int offset) {
+/* The value of that lane of the same warp */
+inline float __shfl_sync(unsigned, float value, int lane) {
     auto &b = emulated::now();
-    unsigned own = b.thread, lane = own % 32;
+    unsigned own = b.thread;
     b.lanes[own] = value;
     emulated::wait();
-    float got = lane + offset < 32 ? b.lanes[own + offset] : value;
+    float got = b.lanes[own / 32 * 32 + lane % 32];
     emulated::wait();
     return got;
+}
+
+inline float __shfl_down_sync(unsigned all, float value, int offset) {
+    int lane = emulated::now().thread % 32 + offset;
+    return __shfl_sync(all, value, lane < 32 ? lane : lane - offset);
 }
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
