@@ -14,6 +14,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __launch_bounds__(threads)
 #define __shared__ static /* one block runs at a time */
 
 struct dim3 {
@@ -21,8 +22,8 @@ struct dim3 {
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
     }
 };
-struct float2 {
-    float x, y;
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 namespace emulated {
@@ -32,7 +33,7 @@ struct block {
     std::vector<ucontext_t> fibers;
     std::vector<std::vector<char>> stacks;
     std::vector<bool> ended;
-    std::vector<float> lanes;
+    std::vector<double> lanes; /* holds a float exactly */
     ucontext_t scheduler;
     unsigned thread = 0;
     std::function<void()> body;
@@ -111,14 +112,27 @@ inline void __syncthreads() {
     emulated::wait();
 }
 
-inline float __shfl_down_sync(unsigned, float value, int offset) {
+template <typename T> T __shfl_down_sync(unsigned, T value, int offset) {
     auto &b = emulated::now();
     unsigned own = b.thread, lane = own % 32;
     b.lanes[own] = value;
     emulated::wait();
-    float got = lane + offset < 32 ? b.lanes[own + offset] : value;
+    T got = lane + offset < 32 ? (T)b.lanes[own + offset] : value;
     emulated::wait();
     return got;
+}
+
+template <typename T> void __stcg(T *to, T value) {
+    *to = value;
+}
+
+inline void __threadfence() {
+}
+
+inline unsigned atomicInc(unsigned *counter, unsigned limit) {
+    unsigned before = *counter;
+    *counter = before >= limit ? 0 : before + 1;
+    return before;
 }
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
