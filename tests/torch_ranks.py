@@ -17,7 +17,7 @@ from test_cuda_ranks import memory_of, numbers
 
 def on_host(array: DeviceArray) -> Any:
     """The same memory, which of the emulated device is the host's."""
-    return torch.from_numpy(memory_of(array).view(np.float32).reshape(array.shape))
+    return torch.from_numpy(memory_of(array))
 
 
 def main(library: Library, ranks: int, rank: int, out: Path) -> None:
