@@ -41,7 +41,7 @@ def on_real_device() -> bool:
 
 
 def emulated_library() -> Library:
-    """The library, built once for the process; the test is skipped where it cannot be. On a real device that of the installation."""
+    """The library, built once for the process; the test is skipped where it cannot be. On a GPU that of the installation."""
     return open_library() if on_real_device() else built_library()
 
 

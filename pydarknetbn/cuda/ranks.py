@@ -20,7 +20,7 @@ Gather: TypeAlias = Callable[[object], None]
 class DeviceComm(Protocol):
     """Ranks that have a device each.
 
-    An attribute more may be there: `merges_alone`, by which a single rank merges its moments with nobody's, as each of several does.
+    An attribute more may be there: `merges_alone`, by which a single rank merges its moments with nobody's, as each of many does.
     Without it a single rank computes as if it had no communicator.
     """
 
