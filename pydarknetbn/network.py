@@ -152,10 +152,10 @@ class Network:
             x = self.checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
             done = self.runner.run(done, keep_all=keep == "all")
-            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
+            return [done.output_of(layer) for layer in self.kept]
 
     backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
-    calibrate = calibrate
+    calibrate, sync_bn = calibrate, methods.sync_bn
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
@@ -170,7 +170,8 @@ class Network:
     def checked(self, x: object) -> Array:
         """A batch that a forward takes, or an error."""
         flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
-        return _native.input_array(x, "x", ("batch", self.c) if flat else ("batch", *self._in_shape))
+        shape = ("batch", self.c) if flat else ("batch", *self._in_shape)
+        return _native.input_array(x, "x", shape, empty=self.runner.ranks is not None)
 
     @property
     def state(self) -> State:

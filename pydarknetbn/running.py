@@ -15,7 +15,10 @@ from .errors import StateError, UnsupportedError
 from .exchanging import Exchange, exchanging
 from .layers import Layer
 from .layers.dropout import draw_mask
+from .sync.ranks import Ranks
 from .training.backpropagation import Pass, prepare_delta
+from .training.rowless import forward_without_rows
+from .training.syncing import rolling_arrays_kept
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
 
@@ -97,6 +100,7 @@ class Runner:
         self.workspace = _workspace(0)
         self.done: Pass | None = None
         self.exchanges: dict[int, Exchange] = {}  # of the batchnorms of layers, by their numbers
+        self.ranks: Ranks | None = None  # that train together
 
     def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> Pass:
         """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
@@ -122,7 +126,8 @@ class Runner:
         if keep_all or done.train or done.cache:
             if self._plan:
                 self._plan, self.workspace = None, _workspace(0)
-            self._run(done, None, starts)
+            with rolling_arrays_kept(self._layers if done.train and self.exchanges else ()):
+                self._run(done, None, starts)
             self.done = done if done.cache else None
             return done
         if not self._plan:
@@ -148,6 +153,9 @@ class Runner:
             lib.drop_output(self._layers[number].native)
 
     def _run(self, done: Pass, plan: Plan | None, starts: Starts | None) -> None:
+        if not len(done.x) and done.train:
+            forward_without_rows(self._layers, done, self.exchanges, self._name)
+            return
         state = ffi.new("network_state *")
         state.batch, state.train, state.cache, state.steps = done.x.shape[0], done.train, done.cache, done.time_steps
         state.workspace = self.workspace

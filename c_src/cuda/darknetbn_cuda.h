@@ -72,6 +72,22 @@ gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, c
 /* x: of the last forward. Adds to scale_updates and bias_updates; input_delta may be delta. */
 gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
                                         void *input_delta);
+
+/* A training forward, and its backward, by the statistics of several ranks, each with a batch of its own, which may be empty. Between
+ * begin and end the caller gathers what begin wrote: `messages` are those of all ranks behind each other, and every rank ends with the
+ * same bits in its statistics. Arrays on the device, in double:
+ *   forward    1 + 2c: n, the means, the sums of squared distances from them
+ *   backward   2c: sums of delta, of delta * (x - mean)
+ * parameters: the rank's own message, whose sums scale_updates and bias_updates take up; NULL: those of all ranks. Fast kernels. With
+ * fewer values in all than a variance divides by, it is no number. */
+gpu_status begin_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, double *message);
+gpu_status end_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                           const void *x, void *output);
+gpu_status begin_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                              double *message);
+gpu_status end_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                            const double *parameters, const void *x, const void *delta, void *input_delta);
+
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
 
 /* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,
