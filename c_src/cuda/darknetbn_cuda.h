@@ -37,6 +37,12 @@ gpu_status gpu_pull_array(const void *array, void *host, size_t bytes, void *str
 gpu_status gpu_copy_array(void *to, const void *from, size_t bytes, void *stream);
 gpu_status gpu_synchronize(void *stream); /* waits for it */
 
+/* Marks on a stream of that device. The time between two that were set is the device's own; the last is waited for. */
+gpu_status gpu_make_mark(void **mark, int device);
+void gpu_free_mark(void *mark);
+gpu_status gpu_set_mark(void *mark, void *stream);
+gpu_status gpu_time_between(void *first, void *last, float *milliseconds);
+
 typedef enum { STORAGE_FLOAT32, STORAGE_FLOAT16, STORAGE_BFLOAT16 } storage;
 /* Strict: the order of the forks' kernels, bit-equal to the same rule on the CPU; float32, and a rule of strided sums.
  * Fast: any rule, any storage, statistics in float32 merged as moments; equal within rounding. */
@@ -66,6 +72,22 @@ gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, c
 /* x: of the last forward. Adds to scale_updates and bias_updates; input_delta may be delta. */
 gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
                                         void *input_delta);
+
+/* A training forward, and its backward, by the statistics of several ranks, each with a batch of its own, which may be empty. Between
+ * begin and end the caller gathers what begin wrote: `messages` are those of all ranks behind each other, and every rank ends with the
+ * same bits in its statistics. Arrays on the device, in double:
+ *   forward    1 + 2c: n, the means, the sums of squared distances from them
+ *   backward   2c: sums of delta, of delta * (x - mean)
+ * parameters: the rank's own message, whose sums scale_updates and bias_updates take up; NULL: those of all ranks. Fast kernels. With
+ * fewer values in all than a variance divides by, it is no number. */
+gpu_status begin_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, double *message);
+gpu_status end_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                           const void *x, void *output);
+gpu_status begin_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                              double *message);
+gpu_status end_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                            const double *parameters, const void *x, const void *delta, void *input_delta);
+
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
 
 /* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <sys/mman.h>
@@ -16,16 +17,16 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static /* one block runs at a time */
 #define __launch_bounds__(threads)
+#define __shared__ static /* one block runs at a time */
 
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
     }
 };
-struct float2 {
-    float x, y;
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 namespace emulated {
@@ -35,7 +36,7 @@ struct block {
     std::vector<ucontext_t> fibers;
     std::vector<std::vector<char>> stacks;
     std::vector<bool> ended;
-    std::vector<float> lanes;
+    std::vector<double> lanes; /* holds a float exactly */
     ucontext_t scheduler;
     unsigned thread = 0;
     std::function<void()> body;
@@ -121,19 +122,32 @@ inline void __syncthreads() {
 }
 
 /* The value of that lane of the same warp */
-inline float __shfl_sync(unsigned, float value, int lane) {
+template <typename T> T __shfl_sync(unsigned, T value, int lane) {
     auto &b = emulated::now();
     unsigned own = b.thread;
     b.lanes[own] = value;
     emulated::wait();
-    float got = b.lanes[own / 32 * 32 + lane % 32];
+    T got = (T)b.lanes[own / 32 * 32 + lane % 32];
     emulated::wait();
     return got;
 }
 
-inline float __shfl_down_sync(unsigned all, float value, int offset) {
+template <typename T> T __shfl_down_sync(unsigned all, T value, int offset) {
     int lane = emulated::now().thread % 32 + offset;
     return __shfl_sync(all, value, lane < 32 ? lane : lane - offset);
+}
+
+template <typename T> void __stcg(T *to, T value) {
+    *to = value;
+}
+
+inline void __threadfence() {
+}
+
+inline unsigned atomicInc(unsigned *counter, unsigned limit) {
+    unsigned before = *counter;
+    *counter = before >= limit ? 0 : before + 1;
+    return before;
 }
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
@@ -202,6 +216,28 @@ inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cud
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return cudaSuccess;
+}
+/* A mark is the time at which it was set. */
+typedef timespec *cudaEvent_t;
+inline cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    *event = new timespec();
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    clock_gettime(CLOCK_MONOTONIC, event);
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t last) {
+    if (!first->tv_sec || !last->tv_sec) return cudaErrorInvalidValue; /* not set yet */
+    *milliseconds = (float)((last->tv_sec - first->tv_sec) * 1e3 + (last->tv_nsec - first->tv_nsec) / 1e6);
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
