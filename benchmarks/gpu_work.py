@@ -181,6 +181,8 @@ def network_cases(on: Machine, name: str, net: Any, image_for: Callable[[Any], A
             case["equal"] = all(np.array_equal(*pair) for pair in zip(got, wanted, strict=True))
             case["difference"] = max(float(np.abs(one - other).max()) for one, other in zip(got, wanted, strict=True))
             case["ms"] = Machine(on.library, None, False).median_ms(lambda: net.forward(image), rounds=7)
+            there = on.torch.from_numpy(image).cuda() if on.torch else image
+            case["device_ms"] = on.median_ms(lambda: net.forward_on_device(there), rounds=7)
         except Exception as reason:
             case["said"] = f"{type(reason).__name__}: {reason}"
         net.to("cpu")

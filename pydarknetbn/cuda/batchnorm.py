@@ -107,7 +107,8 @@ class BatchNorm:
         Args:
             x: (N, C) or (N, C, …) on the device, of the layer's dtype, in C order.
             train: with the batch's statistics, and the rolling arrays move; else with these.
-            out: array of x's shape on the device to write to; it may be x in inference.
+            out: array of x's shape on the device to write to; it may be x in inference. None: a new one, whose making and freeing
+                may wait for the device.
             stream: of the caller; None: the default one.
 
         Returns:
