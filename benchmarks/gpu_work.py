@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,7 @@ def network_cases(on: Machine, name: str, net: Any, image_for: Callable[[Any], A
     """One for each way to sum."""
     image = image_for(net)
     wanted = [np.array(output) for output in _outputs(net, image)]
+    there = on.torch.from_numpy(image).cuda() if on.torch else image
     for how in ("exact", "fast"):
         case: dict[str, Any] = {"network": name, "math": how}
         try:
@@ -181,7 +183,6 @@ def network_cases(on: Machine, name: str, net: Any, image_for: Callable[[Any], A
             case["equal"] = all(np.array_equal(*pair) for pair in zip(got, wanted, strict=True))
             case["difference"] = max(float(np.abs(one - other).max()) for one, other in zip(got, wanted, strict=True))
             case["ms"] = Machine(on.library, None, False).median_ms(lambda: net.forward(image), rounds=7)
-            there = on.torch.from_numpy(image).cuda() if on.torch else image
             case["device_ms"] = on.median_ms(lambda: net.forward_on_device(there), rounds=7)
         except Exception as reason:
             case["said"] = f"{type(reason).__name__}: {reason}"
@@ -218,7 +219,8 @@ def rank_main(rank: int, size: int, store: str, target: str) -> None:
     x, delta = on.normal(shape, "float32", 10 + rank), on.normal(shape, "float32", 20 + rank)
     comm = dn.cuda.from_torch()
     layer = dn.cuda.BatchNorm(shape[1], profile="torch", device=rank)
-    layer.sync(comm if size > 1 else Alone())
+    alone = SimpleNamespace(rank=0, size=1, merges_alone=True, gathering=comm.gathering, tell=comm.tell)
+    layer.sync(comm if size > 1 else alone)
     module = torch.nn.SyncBatchNorm(shape[1], device="cuda")
     leaf = x.detach().requires_grad_()
     output = module(leaf)
