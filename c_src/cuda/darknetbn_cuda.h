@@ -37,6 +37,12 @@ gpu_status gpu_pull_array(const void *array, void *host, size_t bytes, void *str
 gpu_status gpu_copy_array(void *to, const void *from, size_t bytes, void *stream);
 gpu_status gpu_synchronize(void *stream); /* waits for it */
 
+/* Marks on a stream of that device. The time between two that were set is the device's own; the last is waited for. */
+gpu_status gpu_make_mark(void **mark, int device);
+void gpu_free_mark(void *mark);
+gpu_status gpu_set_mark(void *mark, void *stream);
+gpu_status gpu_time_between(void *first, void *last, float *milliseconds);
+
 typedef enum { STORAGE_FLOAT32, STORAGE_FLOAT16, STORAGE_BFLOAT16 } storage;
 /* Strict: the order of the forks' kernels, bit-equal to the same rule on the CPU; float32, and a rule of strided sums.
  * Fast: any rule, any storage, statistics in float32 merged as moments; equal within rounding. */
@@ -87,6 +93,7 @@ gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float lear
 /* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,
  * which the library reads and never changes. */
 typedef struct layer layer;
+typedef struct gpu_blas gpu_blas; /* cuBLAS, opened */
 typedef struct {
     size_t batch;
     const float *input;          /* (batch, inputs) */
@@ -95,7 +102,47 @@ typedef struct {
     const float *weights, *biases, *scales, *rolling_mean, *rolling_variance, *anchors; /* those that the layer has */
     float *scratch;                                                                     /* what scratch_of_..._gpu() asks for */
     void *stream;
+    gpu_blas
+        *blas; /* the products of matrices are its, equal within rounding; NULL: every sum in the order of the CPU, bit-equal */
+    int plain; /* one thread for each output, as the faster kernels, which have the same bits, are specified */
 } gpu_arrays;
+
+/* cuBLAS from that file, for one device; it is opened while the process runs, never linked. A convolution's matrix is made in parts of
+ * so many floats, or of one column where that has more. */
+gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path, size_t matrix);
+void gpu_close_blas(gpu_blas *blas);
+
+/* Layers forward. scratch: how many floats a->scratch has to have for such a call, whose batch and blas are set; its arrays are not
+ * looked at. */
+gpu_status scratch_of_convolutional_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats);
+gpu_status forward_convolutional_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_connected_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_local_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_deconvolutional_layer_gpu(const layer *l, const gpu_arrays *a);
+
+/* The inference of a layer of that type. Every sum goes in the order of the CPU, and functions are the package's own: the output equals
+ * the CPU's bit for bit, but for which NaN a NaN is. The output overlaps no array that is read. maxpool: [local_avgpool] too; reorg:
+ * [reorg3d] too; standalone_batchnorm: [batchnorm]. */
+gpu_status forward_activation_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_crop_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_detection_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_gaussian_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_implicit_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_l2norm_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_logistic_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status scratch_of_maxpool_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats);
+gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_region_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_reorg_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_route_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_sam_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_scale_channels_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_shortcut_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_softmax_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_standalone_batchnorm_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_upsample_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
 
 /* cdef end */
 

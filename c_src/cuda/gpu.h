@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../kernels/kernels.h"
 #include "darknetbn_cuda.h"
 
 /* LAUNCH((kernel), grid, block, stream)(arguments): what else the three angle brackets say. Other compilers than nvcc may have a
@@ -82,5 +83,13 @@ cudaError_t rank_moments(const gpu_job &job, const void *x, double *message);
 cudaError_t rank_statistics(const gpu_job &job, size_t ranks, const double *messages);
 cudaError_t rank_sums(const gpu_job &job, const void *x, const void *delta, double *message);
 cudaError_t rank_terms(const gpu_job &job, size_t ranks, const double *messages, const double *parameters);
+
+/* ---- layers/pointwise.cu: in float32, bit-equal to the CPU's kernels ---------------------------------------------------------------- */
+
+/* x, in place, becomes the activation of x + biases[channel]; of x where biases is NULL. host: as activate_array() has it */
+cudaError_t activate_gpu(float *x, extent e, activation a, const arithmetic_rule *rule, int host, const float *biases,
+                         void *stream);
+/* The inference of a batchnorm, by a's rolling arrays, scales and biases, on a's stream; output may be x. */
+cudaError_t normalize_gpu(const float *x, extent e, const batchnorm_rule *rule, const gpu_arrays *a, float *output);
 
 #endif

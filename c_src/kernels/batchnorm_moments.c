@@ -1,6 +1,7 @@
 /* Sums of a batchnorm in double, for those who merge or measure them, and for rules that sum so. Eight partial sums take turns through batch and pixels and are
  * added in order: nothing depends on the number of threads or on the processor. Channels are independent. */
 #include "../internal.h"
+#include "batchnorm_root.h"
 #include "kernels.h"
 
 enum { LANES = 8, CHUNK = 256 }; /* a multiple of it */

@@ -1,4 +1,5 @@
 /* Batch normalization whose sums are in double, one loop a formula: the specification of batchnorm_moments.c. */
+#include "batchnorm_root.h"
 #include "kernels.h"
 
 enum { SUMS = 8 };

@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
+#include <map>
+#include <sys/mman.h>
 #include <type_traits>
 #include <ucontext.h>
 #include <vector>
@@ -49,6 +52,12 @@ inline block &now() {
 
 inline dim3 of_thread(unsigned thread, dim3 size) {
     return {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+/* What cudaMalloc gave, and the pages that it lies in */
+inline std::map<const void *, std::pair<void *, size_t>> &arrays() {
+    static std::map<const void *, std::pair<void *, size_t>> all;
+    return all;
 }
 
 inline void start() {
@@ -115,14 +124,20 @@ inline void __syncthreads() {
     emulated::wait();
 }
 
-template <typename T> T __shfl_down_sync(unsigned, T value, int offset) {
+/* The value of that lane of the same warp */
+template <typename T> T __shfl_sync(unsigned, T value, int lane) {
     auto &b = emulated::now();
-    unsigned own = b.thread, lane = own % 32;
+    unsigned own = b.thread;
     b.lanes[own] = value;
     emulated::wait();
-    T got = lane + offset < 32 ? (T)b.lanes[own + offset] : value;
+    T got = (T)b.lanes[own / 32 * 32 + lane % 32];
     emulated::wait();
     return got;
+}
+
+template <typename T> T __shfl_down_sync(unsigned all, T value, int offset) {
+    int lane = emulated::now().thread % 32 + offset;
+    return __shfl_sync(all, value, lane < 32 ? lane : lane - offset);
 }
 
 template <typename T> void __stcg(T *to, T value) {
@@ -176,12 +191,23 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, c
     attributes->type = cudaMemoryTypeDevice, attributes->device = 0;
     return cudaSuccess;
 }
+/* An array ends where a page begins that must not be touched, so that a kernel which reads beyond it is caught. */
 template <typename T> cudaError_t cudaMalloc(T **array, size_t bytes) {
-    *array = bytes < ((size_t)1 << 32) ? static_cast<T *>(aligned_alloc(256, (bytes + 255) / 256 * 256)) : nullptr;
-    return *array ? cudaSuccess : cudaErrorMemoryAllocation;
+    const size_t page = 4096, room = (bytes + 15) / 16 * 16, pages = (room + page - 1) / page * page;
+    *array = nullptr;
+    if (bytes >= (size_t)1 << 32) return cudaErrorMemoryAllocation;
+    void *start = mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return cudaErrorMemoryAllocation;
+    mprotect(static_cast<char *>(start) + pages, page, PROT_NONE);
+    *array = reinterpret_cast<T *>(static_cast<char *>(start) + pages - room);
+    emulated::arrays()[*array] = {start, pages + page};
+    return cudaSuccess;
 }
 inline cudaError_t cudaFree(void *array) {
-    free(array);
+    auto found = emulated::arrays().find(array);
+    if (found == emulated::arrays().end()) return cudaErrorInvalidValue;
+    munmap(found->second.first, found->second.second);
+    emulated::arrays().erase(found);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemset(void *array, int value, size_t bytes) {
@@ -193,6 +219,28 @@ inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cud
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return cudaSuccess;
+}
+/* A mark is the time at which it was set. */
+typedef timespec *cudaEvent_t;
+inline cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    *event = new timespec();
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    clock_gettime(CLOCK_MONOTONIC, event);
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t last) {
+    if (!first->tv_sec || !last->tv_sec) return cudaErrorInvalidValue; /* not set yet */
+    *milliseconds = (float)((last->tv_sec - first->tv_sec) * 1e3 + (last->tv_nsec - first->tv_nsec) / 1e6);
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
