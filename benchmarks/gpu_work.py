@@ -17,6 +17,7 @@ import numpy as np
 from .common import LeftOut
 from .gpu_machine import SHAPES, Machine, machine
 
+TINY_YOLO = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 PROFILES = ("pjreddie-cuda", "alexeyab-cuda")
 # Passes over an array of the batch's size: a forward reads x for its moments, and again for its output, which it writes; a backward
@@ -133,7 +134,7 @@ class Alone:
 
 
 def program(on: Machine) -> dict[str, Any]:
-    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on such that do not."""
+    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on such that do not; and a small network."""
     from pydarknetbn.cuda import BatchNorm, DeviceArray
 
     on = Machine(on.library, None, on.emulated)
@@ -150,7 +151,21 @@ def program(on: Machine) -> dict[str, Any]:
                     raise ArithmeticError(f"{layer!r} of {shape}: not all values are numbers")
             layer.update(learning_rate=0.1, momentum=0.9, batch=shape[0])
             passes += 3
-    return {"passes": passes}
+    return {"passes": passes, "networks": 0 if on.emulated else small_network()}
+
+
+def small_network() -> int:
+    """How many networks ran on the device: one with most kinds of layers, or none where this version has none there."""
+    import pydarknetbn as dn
+
+    from .networks import image_for, seeded
+
+    if not hasattr(dn.Network, "to"):
+        return 0
+    net = seeded(TINY_YOLO, 96)
+    net.to("cuda")
+    net.forward(image_for(net, batch=2))
+    return 1
 
 
 # --- networks and ranks ---------------------------------------------------------------------------------------------------------
@@ -165,8 +180,7 @@ def networks(on: Machine) -> dict[str, Any]:
     if not hasattr(dn.Network, "to"):
         raise LeftOut("this version has no networks on a GPU")
     cfgs = [(name, size, cfg_named(name)) for name, size in (("yolov3", 416), ("yolov4-tiny", 416))]
-    tiny = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
-    found = [(name, size, path) for name, size, path in cfgs if path] or [("tiny-yolo", 416, tiny)]
+    found = [(name, size, path) for name, size, path in cfgs if path] or [("tiny-yolo", 416, TINY_YOLO)]
     return {"cases": [case for name, size, path in found for case in network_cases(on, name, seeded(path, size), image_for)]}
 
 
