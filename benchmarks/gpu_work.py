@@ -134,7 +134,7 @@ class Alone:
 
 
 def program(on: Machine) -> dict[str, Any]:
-    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on such that do not; and a small network."""
+    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on others; and a small network."""
     from pydarknetbn.cuda import BatchNorm, DeviceArray
 
     on = Machine(on.library, None, on.emulated)
