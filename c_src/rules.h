@@ -14,6 +14,9 @@ typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
 typedef enum { SUMMATION_SERIAL, SUMMATION_STRIDED } summation;
 /* What makes a mean or variance of a sum over n values: * (float)(1/n), or / (float)n */
 typedef enum { MOMENTS_RECIPROCAL, MOMENTS_QUOTIENT } moments;
+/* Differences: the mean of (x - mean)^2, of sums as the rule says. Squares: the mean of x^2 less mean^2, at least 0; both means are then
+ * summed in double and rounded once, and all else is float. Where the mean is large, nothing of the variance is left. */
+typedef enum { VARIANCE_FORMULA_DIFFERENCES, VARIANCE_FORMULA_SQUARES } variance_formula;
 /* (v + eps)^-1.5 by pow, or 1 / (w * sqrt(w)), w = v + eps; with the epsilon outside root^-3 and 1 / (root * root * root) */
 typedef enum { INVERSE_CUBE_POW, INVERSE_CUBE_ROOT } inverse_cube;
 /* Copied: rolling, which the batch's mean and variance become. Constant: rolling, and no term of theirs. */
@@ -41,6 +44,7 @@ typedef struct {
     rolling rolling;                /* cumulative: 1 - 1/n and 1/n stand for the two factors */
     double rolling_keep;            /* rolling = rolling * keep + new * add, rounded twice */
     double rolling_add;
+    variance_formula variance_formula;
     summation summation;
     moments moments;
     precision squares;          /* square and sum of a variance; each sum is rounded to float either way */

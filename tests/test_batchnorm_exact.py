@@ -120,6 +120,7 @@ def test_the_intermediate_type_shows_in_forward_and_backward() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "intermediate", "shows", "leaves"),
     [
+        ("variance_formula", "squares", "double", ("mean", "variance", "rolling_variance", "x_norm"), ()),
         ("summation", "strided", "float", ("scale_updates", "mean_delta", "variance_delta", "delta"), ()),
         ("moments", "quotient", "float", ("mean", "variance", "rolling_variance"), ()),
         ("squares", "float", "float", ("variance", "rolling_variance"), ("mean",)),
@@ -142,6 +143,38 @@ def test_a_type_or_order_shows_in_last_bits_of_what_it_is_of(
         assert np.abs(got - other).max() <= scale * N * 2.0**-22, name
     for name in leaves:
         assert same_bits(a.array(name), b.array(name)), name
+
+
+@pytest.mark.parametrize("denominator", ["n", "n-1"])
+def test_the_formula_of_squares_is_exact(denominator: str) -> None:
+    """Mean and mean of squares from exact sums, rounded once; the difference in float, and no less than 0."""
+    rule = replace(BASE, variance_formula="squares", normalize_variance=denominator, keep_variance=denominator, rolling_add=1.0)
+    x = X.copy()
+    x[:, 1], x[:, 2], x[:, 3] = 1e4, np.float32(1e4) + X[:, 2] * np.float32(0.01), 1234.5678
+    layer = batchnorm(rule, C, H, W)
+    layer.forward(x, train=True)
+    ordered = x.transpose(1, 0, 2, 3).reshape(C, N)
+    mean = np.add.accumulate(ordered.astype(np.float64), axis=1)[:, -1] / N
+    squares = np.add.accumulate((ordered * ordered).astype(np.float64), axis=1)[:, -1] / N
+    mean = mean.astype(np.float32)
+    variance = np.maximum(squares.astype(np.float32) - mean * mean, 0)
+    if denominator == "n-1":
+        variance = variance * np.float32(N / (N - 1))
+    assert_same_bits(layer.array("mean"), mean, "mean")
+    assert_same_bits(layer.array("variance"), variance, "variance")
+    assert_same_bits(layer.array("rolling_variance"), variance, "rolling_variance")
+    assert layer.array("variance")[1] == 0
+    assert layer.array("variance")[2] % 8 == 0 or denominator == "n-1"  # floats near 1e8 are 8 apart
+
+
+def test_squares_keep_nan_and_infinity() -> None:
+    x = X.copy()
+    x[0, 0, 0, 0], x[0, 1, 0, 0] = np.nan, np.inf
+    x[0, 2], x[1, 2] = 1e30, -1e30
+    layer = batchnorm(replace(BASE, variance_formula="squares"), C, H, W)
+    layer.forward(x, train=True)
+    assert np.isnan(layer.array("variance")[:2]).all()
+    assert np.isposinf(layer.array("variance")[2])
 
 
 # --- structs ------------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ MODIFIED = [
     ("eval_statistics", replace(BASE, eval_statistics="constant"), {"delta_outside_training"}),
 ]
 EXACT_ELSEWHERE = {"intermediate", "forward.literal", "direct_term.literal", "statistic_terms.literal"}
-EXACT_ELSEWHERE |= {"summation", "moments", "squares", "inverse_cube", "quotients", "products"}
+EXACT_ELSEWHERE |= {"variance_formula", "summation", "moments", "squares", "inverse_cube", "quotients", "products"}
 CARRIED_ELSEWHERE = {"fold.value", "fold.side", "fold.literal", "fold_root", "fold_factor", "trains_standalone"}
 CARRIED_ELSEWHERE |= {"host_bias_gradient"}  # obeyed in test_batchnorm_cuda.py
 OVER_BATCHES = {"rolling"}  # test_batchnorm_rolling.py

@@ -248,19 +248,8 @@ static void in_groups(const batchnorm_pass *p, size_t columns, size_t work, para
     parallel_for_on(threads, (p->c + j.width - 1) / j.width, j.width * p->batch * p->spatial * work, body, &j);
 }
 
-/* Rules of no profile are left to the plain loops. */
-static int is_vectorised(const batchnorm_rule *rule) {
-    return rule->summation == SUMMATION_SERIAL && rule->moments == MOMENTS_RECIPROCAL && rule->squares == PRECISION_DOUBLE &&
-           rule->quotients == PRECISION_DOUBLE && rule->products == PRECISION_DOUBLE;
-}
-
-void batchnorm_train(const batchnorm_pass *p) {
-    if (is_vectorised(p->rule))
-        in_groups(p, VECTORS, 8, train_groups);
-    else if (batchnorm_is_strided(p->rule))
-        batchnorm_train_strided(p);
-    else
-        batchnorm_train_plain(p);
+void batchnorm_train_serial(const batchnorm_pass *p) {
+    in_groups(p, VECTORS, 8, train_groups);
 }
 
 size_t batchnorm_constants_size(size_t c) {
@@ -284,13 +273,8 @@ void batchnorm_infer(const batchnorm_pass *p) {
     parallel_for(p->batch * p->c, p->spatial * 4, infer_planes, &j);
 }
 
-void batchnorm_backward(const batchnorm_pass *p) {
-    if (is_vectorised(p->rule))
-        in_groups(p, 1, 12, backward_groups);
-    else if (batchnorm_is_strided(p->rule))
-        batchnorm_backward_strided(p);
-    else
-        batchnorm_backward_plain(p);
+void batchnorm_backward_serial(const batchnorm_pass *p) {
+    in_groups(p, 1, 12, backward_groups);
 }
 
 void batchnorm_carry(const batchnorm_pass *p) {

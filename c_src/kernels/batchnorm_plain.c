@@ -87,8 +87,34 @@ static float moment(const batchnorm_pass *p, float sum, size_t n) {
     return p->rule->moments == MOMENTS_RECIPROCAL ? sum * (float)(1. / (double)n) : sum / (float)n;
 }
 
+/* A variance over n as it is over the rule's denominator */
+static float over(denominator d, float variance, size_t n) {
+    return d == DENOMINATOR_N ? variance : variance * (float)((double)n / (double)(n - 1));
+}
+
+void batchnorm_moments_of_squares(const batchnorm_pass *p, size_t f) {
+    size_t n = p->batch * p->spatial;
+    double sum = 0, squares = 0;
+    for (size_t b = 0; b < p->batch; ++b) {
+        const float *x = p->input + (b * p->c + f) * p->spatial;
+        for (size_t s = 0; s < p->spatial; ++s) {
+            sum += (double)x[s];
+            squares += (double)(x[s] * x[s]);
+        }
+    }
+    float mean = (float)(sum / (double)n), variance = (float)(squares / (double)n) - mean * mean;
+    if (variance < 0) variance = 0; /* NaN stays */
+    p->mean[f] = mean;
+    p->variance[f] = over(p->rule->normalize_variance, variance, n);
+    p->kept[f] = over(p->rule->keep_variance, variance, n);
+}
+
 static void moments_plain(const batchnorm_pass *p) {
     size_t n = p->batch * p->spatial;
+    if (p->rule->variance_formula == VARIANCE_FORMULA_SQUARES) {
+        for (size_t f = 0; f < p->c; ++f) batchnorm_moments_of_squares(p, f);
+        return;
+    }
     for (size_t f = 0; f < p->c; ++f) {
         p->mean[f] = moment(p, add_channel(p, 0, f, add_input), n);
         float squares = add_channel(p, 0, f, add_square);

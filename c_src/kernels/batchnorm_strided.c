@@ -5,11 +5,6 @@
 #include "../internal.h"
 #include "device_batchnorm.h"
 
-int batchnorm_is_strided(const batchnorm_rule *rule) {
-    return rule->summation == SUMMATION_STRIDED && rule->moments == MOMENTS_QUOTIENT && rule->squares == PRECISION_FLOAT &&
-           rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT;
-}
-
 /* Parts beyond the plane are 0: adding them changes no bit, since no sum from 0 is -0 */
 static size_t parts_of(const batchnorm_pass *p) {
     return p->spatial < DEVICE_PARTS ? p->spatial : DEVICE_PARTS;

@@ -17,14 +17,20 @@ typedef struct {
 double batchnorm_root(float v, const epsilon_rule *e, precision p);
 double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, const batchnorm_rule *rule);
 
+/* mean, variance and kept of channel f, by the formula of squares */
+void batchnorm_moments_of_squares(const batchnorm_pass *p, size_t f);
+
 /* ---- batchnorm_strided.c ---------------------------------------------------------------------------------------------------- */
 
-/* Whether it computes as these do, which else equal the plain loops. */
-int batchnorm_is_strided(const batchnorm_rule *rule);
+/* batchnorm_train and batchnorm_backward of the rules that is_strided() of batchnorm_passes.c names */
 void batchnorm_train_strided(const batchnorm_pass *p);
 void batchnorm_backward_strided(const batchnorm_pass *p);
 
 /* ---- batchnorm.c ------------------------------------------------------------------------------------------------------------ */
+
+/* batchnorm_train and batchnorm_backward of the rules that is_serial() of batchnorm_passes.c names */
+void batchnorm_train_serial(const batchnorm_pass *p);
+void batchnorm_backward_serial(const batchnorm_pass *p);
 
 /* batchnorm_infer for n values of one channel, in place. constants: of all channels, room for as many floats as the size says. */
 size_t batchnorm_constants_size(size_t c);

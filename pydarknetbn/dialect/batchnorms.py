@@ -24,6 +24,7 @@ _PJREDDIE_BN = BatchNormRule(
     rolling="factors",
     rolling_keep=0.99,
     rolling_add=0.01,
+    variance_formula="differences",
     summation="serial",
     moments="reciprocal",
     squares="double",

@@ -108,6 +108,7 @@ ALEXEYAB_CUDA_SOURCES: Mapping[str, str] = MappingProxyType(
         "leaky": "src/activation_kernels.cu leaky_activate_kernel, of every layer",
         "softmax": "src/blas_kernels.cu:1374; that the largest value is rounded to an integer first is left out",
         "connected_delta": "src/connected_layer.c:379",
+        "shortcut_sums": "src/blas_kernels.cu:912-932",
         "direct_1x1": "src/convolutional_kernels.cu:580",
         "input_delta": "src/col2im_kernels.cu:111",
         "cleared": "src/network_kernels.cu:80",
@@ -127,6 +128,7 @@ HANK_AI_CUDA_SOURCES: Mapping[str, str] = MappingProxyType(
         "host_bias_gradient": "src-lib/connected_layer.cpp:409-416",
         "eval_statistics": "src-lib/batchnorm_layer.cpp:298-307",
         "connected_delta": "src-lib/connected_layer.cpp:407",
+        "shortcut_sums": "src-lib/blas_kernels.cu:923-943",
         "direct_1x1": "src-lib/convolutional_kernels.cu:415",
         "input_delta": "src-lib/col2im_kernels.cu:116",
     }

@@ -67,7 +67,13 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
         ),
         of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
         of.profile("keras", "run", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"),
-        of.profile("flax", "run", _with_epsilon(base, at_five), forward="flax/linen/normalization.py BatchNorm"),
+        of.profile(
+            "flax",
+            "run",
+            _with_epsilon(base, at_five, variance_formula="squares"),
+            forward="flax/linen/normalization.py BatchNorm",
+            variance_formula="the same, _compute_stats: use_fast_variance is the default",
+        ),
         of.profile("burn", "source", onnx, forward="burn-nn/src/modules/norm/batch.rs"),
         of.profile(
             "onnx-9",

@@ -129,7 +129,7 @@ def _on_gpu(layers: LayerRule) -> LayerRule:
         mish_gradient="float",
         softmax="float",
     )
-    return replace(layers, arithmetic=arithmetic, connected_delta="constrained")
+    return replace(layers, arithmetic=arithmetic, connected_delta="constrained", shortcut_sums="by image")
 
 
 _PROFILES = (

@@ -67,6 +67,7 @@ class BatchNormRule:
     rolling: Literal["factors", "cumulative"]
     rolling_keep: float
     rolling_add: float
+    variance_formula: Literal["differences", "squares"]
     summation: Literal["serial", "strided"]
     moments: Literal["reciprocal", "quotient"]
     squares: Precision
