@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .exchanging import Exchange, exchanging
 from .layers import Layer
 from .layers.dropout import draw_mask
 from .training.backpropagation import Pass, prepare_delta
+
+if TYPE_CHECKING:
+    from .cuda.running import DeviceLayers
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
 
@@ -97,6 +100,19 @@ class Runner:
         self.workspace = _workspace(0)
         self.done: Pass | None = None
         self.exchanges: dict[int, Exchange] = {}  # of the batchnorms of layers, by their numbers
+        self.device: DeviceLayers | None = None  # where the layers run instead
+
+    def checked(self, x: object, expected: Sequence[int | str]) -> Any:
+        """A batch of that shape that `run` takes: an array of the host's or, where the layers are on a device, one of that, too."""
+        if self.device and not isinstance(x, np.ndarray):
+            return self.device.checked(x, expected)
+        return _native.input_array(x, "x", expected)
+
+    def require_host(self, what: str) -> None:
+        """Raises an UnsupportedError where the layers run on a device."""
+        if self.device:
+            place = self.device.place
+            raise UnsupportedError(f"{self._name}: {what} runs on the CPU, and the network is on {place}; call net.to('cpu') first")
 
     def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> Pass:
         """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
@@ -112,6 +128,8 @@ class Runner:
         if done.time_steps < 1:
             raise ValueError(f"expected time_steps to be 1 or more, got {done.time_steps}")
         self.done = None
+        if self.device:
+            return self._run_on_device(self.device, done, keep_all=keep_all)
         if done.train:
             self._check_training()
             if any(layer.type == "dropout" and layer.passes_input for layer in self._layers):
@@ -134,6 +152,13 @@ class Runner:
         finally:
             self._drop(self._plan.place)
         return done
+
+    def _run_on_device(self, device: DeviceLayers, done: Pass, *, keep_all: bool) -> Pass:
+        if done.train or done.cache:
+            self.require_host("training" if done.train else "what a backward needs")
+        if any(exchange.in_inference for exchange in self.exchanges.values()):
+            self.require_host("a batchnorm whose statistics are exchanged")
+        return device.run(done, keep_all=keep_all)
 
     def _check_training(self) -> None:
         if self._folded:

@@ -27,7 +27,7 @@ class _Copy:
         host: the core's.
         array: the copy.
         own: how many layers of the network refer to it.
-        retained: how often it had been lent when it was copied; -1: it was not.
+        retained: how often it had been lent when it was copied; -1: somebody had it then, or it was not copied yet.
     """
 
     host: CData
@@ -37,13 +37,18 @@ class _Copy:
 
     @property
     def may_be_old(self) -> bool:
-        """Whether the host's can have changed: somebody else refers to it, or did so in the meantime.
+        """Whether the host's can have changed: it was lent since it was copied, or to somebody who had it then.
 
         A layer's array is written by the layer itself, which does not while it is run elsewhere, and by who was lent it: a view of
         Python's, or a layer of another network that shares it. Each of them is counted. So nothing is compared or hashed, which for
         the weights of a large network takes longer than a forward.
         """
-        return bool(lib.array_users(self.host) > self.own or lib.array_retained(self.host) != self.retained)
+        return self.retained != int(lib.array_retained(self.host))
+
+    def begin(self) -> None:
+        """Before it is copied: from here on who is lent it is counted."""
+        retained = int(lib.array_retained(self.host))
+        self.retained = retained if lib.array_users(self.host) == self.own else -1
 
 
 class Parameters:
@@ -73,7 +78,7 @@ class Parameters:
         for copy in self._copies.values():
             if not copy.may_be_old:
                 continue
-            copy.retained = lib.array_retained(copy.host)
+            copy.begin()
             source = self._library.ffi.cast("void *", _address(copy.host))
             self._library.check(
                 self._library.functions.gpu_push_array(copy.array.memory, source, copy.array.nbytes, stream), "a parameter"

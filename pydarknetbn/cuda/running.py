@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -104,9 +104,11 @@ class DeviceLayers:
         self._workspace: CData = None  # of the host's outputs
         self._last: object = None  # what the work on the stream may still read
 
-    def with_math(self, math: Math) -> None:
-        """The same layers, summed otherwise from now on."""
-        self.place = replace(self.place, math=math)
+    def move_within(self, place: Place) -> None:
+        """To another stream of the same device, or another math; what is still at work is waited for."""
+        with self.place.entered():
+            self.place.library.check(self.place.library.functions.gpu_synchronize(self.place.stream), self._name)
+        self.place = place
 
     def _where(self, layer: Layer) -> str:
         return f"{self._name}:{layer.line}: layer {layer.index} [{layer.type}]"
@@ -144,7 +146,7 @@ class DeviceLayers:
         """
         batch = int(done.x.shape[0])
         wanted = {layer.maker.index for layer in (self._layers if keep_all else self._kept) if layer.maker}
-        self._prepare_host(batch, wanted)
+        self._prepare_host(batch)
         with self.place.entered():
             for layer, output in self._forward(done.x):
                 if layer.index in wanted:
@@ -193,9 +195,7 @@ class DeviceLayers:
         if isinstance(x, Lent):
             return library.ffi.cast("void *", x.pointer)
         memory = self._held.take(0, x.size)
-        library.check(
-            library.functions.gpu_push_array(memory, library.ffi.from_buffer(x), x.nbytes, self.place.stream), self._name
-        )
+        library.check(library.functions.gpu_push_array(memory, library.ffi.from_buffer(x), x.nbytes, self.place.stream), self._name)
         return memory
 
     def _output(self, layer: Layer, batch: int, own: Mapping[int, DeviceArray]) -> CData:
@@ -208,7 +208,7 @@ class DeviceLayers:
 
     # --- to the host ------------------------------------------------------------------------------------------------------------
 
-    def _prepare_host(self, batch: int, wanted: Iterable[int]) -> None:
+    def _prepare_host(self, batch: int) -> None:
         """The host's layers have no output, but are of that batch."""
         if self._workspace is None:
             made = _native.ffi.new("workspace **")

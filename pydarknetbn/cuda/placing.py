@@ -1,0 +1,54 @@
+"""Opens what a network needs on a device, and puts its layers there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import DeviceError
+from ..layers import Layer
+from . import library as opening
+from .arrays import pointer_of_stream
+from .library import Library
+from .running import DeviceLayers, Math, Place
+
+__all__ = ["device_layers", "library_for"]
+
+
+def library_for(number: int) -> Library:
+    """The library of the installation, if it can compute on that device.
+
+    Raises:
+        DeviceError: it cannot.
+    """
+    library = opening.open_library()
+    found = library.devices()
+    if number >= len(found):
+        told = ", ".join(f"{each.number} {each.name}" for each in found)
+        raise DeviceError(f"there is no device cuda:{number}; this machine has {told or 'none'}")
+    return library
+
+
+def device_layers(
+    layers: Sequence[Layer], kept: Sequence[Layer], name: str, number: int, math: Math, stream: object, before: DeviceLayers | None
+) -> DeviceLayers:
+    """A network's layers on a device.
+
+    Args:
+        layers: of the network.
+        kept: those whose outputs outlive a forward.
+        name: how messages call the network.
+        number: of the device.
+        math: how sums are computed.
+        stream: of the caller's, or None.
+        before: where they are now; what is there already is not copied again.
+
+    Raises:
+        DeviceError: no library, device or memory.
+        UnsupportedError: a layer is not computed there.
+    """
+    library = library_for(number)
+    place = Place(library, number, math, pointer_of_stream(library, stream))
+    if before is not None and before.place.device == number and before.place.library is library:
+        before.move_within(place)
+        return before
+    return DeviceLayers(layers, kept, name, place)
