@@ -59,6 +59,7 @@ def compare(
     dialect: common.DialectOption = "auto",
     profile: common.ProfileOption = None,
     threads: common.ThreadsOption = None,
+    device: common.DeviceOption = "cpu",
 ) -> None:
     """Tell why a port gives other values: the cause, the number that proves it, and the fix.
 
@@ -68,6 +69,8 @@ def compare(
         wanted = "OTHER alone beside --golden" if golden else "CFG, WEIGHTS and OTHER"
         raise typer.BadParameter(f"expected {wanted}, got {len(sides)} names")
     _check_target(html)
+    if golden and device != "cpu":
+        raise ValueError("--device goes with a network, and --golden has none to run; leave one out")
     if train and (golden or repro):
         raise ValueError("--train goes with neither --golden nor --repro: it compares a step of a module")
     if repro and (golden or repro.exists()):
@@ -77,7 +80,8 @@ def compare(
         found = _with_golden(golden, sides[0], names, given)
     else:
         cfg, weights = Path(sides[0]), Path(sides[1])
-        net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+        files: dict[str, Any] = {"dialect": dialect, "profile": profile, "threads": threads, "quiet": quiet or json}
+        net = common.load_network(cfg, weights, **files, device=device)
         other = other_side(sides[2], cfg, weights, dialect=dialect)
         options = {"names": names, "other_input": given, "fix_and_go_on": fix_and_go_on, "train": train}
         found = _with_network(net, other, source, options, quiet or json)

@@ -23,7 +23,7 @@ def library_for(number: int) -> Library:
     library = opening.open_library()
     found = library.devices()
     if number >= len(found):
-        told = ", ".join(f"{each.number} {each.name}" for each in found)
+        told = ", ".join(f"cuda:{each.number} ({each.name})" for each in found)
         raise DeviceError(f"there is no device cuda:{number}; this machine has {told or 'none'}")
     return library
 
