@@ -101,7 +101,6 @@ status ensure_updates(float **updates, const float *parameters);
 status ensure_all_updates(layer *l);
 /* updates -= decay * batch * parameters; parameters += rate / batch * updates; updates *= momentum */
 void move_parameters(float *parameters, float *updates, size_t n, const update_options *o, float decay);
-convolution_shape shape_of_group(const layer *l);
 status backward_convolutional_layer(layer *l, const network_state *state);
 /* weights, and the batchnorm or biases behind them */
 status update_weights(layer *l, const update_options *o);

@@ -26,7 +26,7 @@ FLAGS = "-std=c++17 -O1 -fPIC -shared -ffp-contract=off -fpermissive -w".split()
 def _built(compiler: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
     target = folder / "libemulated.so"
-    sources = [str(path) for path in sorted(SOURCES.glob("*.cu"))]
+    sources = [str(path) for path in sorted(SOURCES.rglob("*.cu"))]
     include = ["-I", str(TESTS / "emulated"), "-x", "c++"]
     subprocess.run(
         [compiler, *FLAGS, *include, *sources, "-o", str(target)], check=True, capture_output=True, text=True, timeout=600

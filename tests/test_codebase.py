@@ -113,7 +113,7 @@ def test_the_scanner_sees_c_functions() -> None:
     found = dict(c_functions(C_SRC / "kernels" / "convolution.c"))
     assert {"pixel", "convolve_plain", "convolve_image", "convolve", "convolve_scratch"} <= found.keys()
     assert found["convolve_scratch"] == 5
-    assert "activate" in dict(c_functions(C_SRC / "kernels" / "activations.c"))
+    assert "activated" in dict(c_functions(C_SRC / "kernels" / "curves.h"))
 
 
 # --- floors -------------------------------------------------------------------------------------------------------------

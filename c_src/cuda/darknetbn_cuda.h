@@ -73,6 +73,7 @@ gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float lear
 /* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,
  * which the library reads and never changes. */
 typedef struct layer layer;
+typedef struct gpu_blas gpu_blas; /* cuBLAS, opened */
 typedef struct {
     size_t batch;
     const float *input;          /* (batch, inputs) */
@@ -81,7 +82,22 @@ typedef struct {
     const float *weights, *biases, *scales, *rolling_mean, *rolling_variance, *anchors; /* those that the layer has */
     float *scratch;                                                                     /* what scratch_of_..._gpu() asks for */
     void *stream;
+    gpu_blas
+        *blas; /* the products of matrices are its, equal within rounding; NULL: every sum in the order of the CPU, bit-equal */
+    int plain; /* one thread for each output, as the faster kernels, which have the same bits, are specified */
 } gpu_arrays;
+
+/* cuBLAS from that file, for one device; it is opened while the process runs, never linked. */
+gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path);
+void gpu_close_blas(gpu_blas *blas);
+
+/* Layers forward. scratch: how many floats a->scratch has to have for such a call, whose batch and blas are set; its arrays are not
+ * looked at. */
+gpu_status scratch_of_convolutional_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats);
+gpu_status forward_convolutional_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_connected_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_local_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_deconvolutional_layer_gpu(const layer *l, const gpu_arrays *a);
 
 /* cdef end */
 

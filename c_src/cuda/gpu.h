@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../kernels/kernels.h"
 #include "darknetbn_cuda.h"
 
 /* LAUNCH((kernel), grid, block, stream)(arguments): what else the three angle brackets say. Other compilers than nvcc may have a
@@ -64,5 +65,13 @@ cudaError_t fast_moments(const gpu_job &job, const void *x);
 cudaError_t fast_normalize(const gpu_job &job, const void *x, void *output);
 cudaError_t fast_deltas(const gpu_job &job, const void *x, const void *delta, bool constant);
 cudaError_t fast_carry(const gpu_job &job, const void *x, const void *delta, void *input_delta, bool constant);
+
+/* ---- layers/pointwise.cu: in float32, bit-equal to the CPU's kernels ---------------------------------------------------------------- */
+
+/* x, in place, becomes the activation of x + biases[channel]; of x where biases is NULL. host: as activate_array() has it */
+cudaError_t activate_gpu(float *x, extent e, activation a, const arithmetic_rule *rule, int host, const float *biases,
+                         void *stream);
+/* The inference of a batchnorm, by a's rolling arrays, scales and biases, on a's stream; output may be x. */
+cudaError_t normalize_gpu(const float *x, extent e, const batchnorm_rule *rule, const gpu_arrays *a, float *output);
 
 #endif

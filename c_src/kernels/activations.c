@@ -3,63 +3,10 @@
 #include "curves.h"
 #include "variants.h"
 
-/* The type in which the steps of this activation are computed, where they are not float in every fork. */
-static precision precision_of(activation a, const arithmetic_rule *rule, int host) {
-    switch (a) {
-        case ACTIVATION_LEAKY: return host ? rule->leaky_host : rule->leaky;
-        case ACTIVATION_REVLEAKY: return rule->leaky;
-        case ACTIVATION_LOGISTIC:
-        case ACTIVATION_TANH:
-        case ACTIVATION_ELU:
-        case ACTIVATION_SELU:
-        case ACTIVATION_LOGGY: return rule->transcendental;
-        case ACTIVATION_GELU: return rule->gelu;
-        case ACTIVATION_RELIE:
-        case ACTIVATION_RAMP:
-        case ACTIVATION_PLSE:
-        case ACTIVATION_LHTAN:
-        case ACTIVATION_STAIR: return rule->piecewise;
-        default: return PRECISION_FLOAT;
-    }
-}
-
-static float activate(float x, activation a, precision p, const elementary *m) {
-    switch (a) {
-        case ACTIVATION_LINEAR: return x;
-        case ACTIVATION_LEAKY:
-        case ACTIVATION_REVLEAKY: return leaky(x, p);
-        case ACTIVATION_RELU: return relu(x);
-        case ACTIVATION_RELU6: return relu6(x);
-        case ACTIVATION_LOGISTIC: return logistic(x, p, m);
-        case ACTIVATION_TANH: return tanh_of(x, p, m);
-        case ACTIVATION_ELU: return elu(x, p, m);
-        case ACTIVATION_SELU: return selu(x, p, m);
-        case ACTIVATION_MISH: return mish(x, m);
-        case ACTIVATION_SWISH: return swish(x, m);
-        case ACTIVATION_HARD_MISH: return hard_mish(x);
-        case ACTIVATION_GELU: return gelu(x, p, m);
-        case ACTIVATION_LOGGY: return loggy(x, p, m);
-        case ACTIVATION_RELIE: return relie(x, p);
-        case ACTIVATION_RAMP: return ramp(x, p);
-        case ACTIVATION_PLSE: return plse(x, p);
-        case ACTIVATION_LHTAN: return lhtan(x, p);
-        case ACTIVATION_STAIR: return stair(x, p);
-        case ACTIVATION_HARDTAN: return hardtan(x);
-        case ACTIVATION_NORMALIZE_CHANNELS:
-        case ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX:
-        case ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL: break; /* of no single value, see activate_channels */
-    }
-    return x;
-}
-
 void activate_array_plain(float *x, size_t n, activation a, const arithmetic_rule *rule, int host) {
-    const precision p = precision_of(a, rule, host);
+    const precision p = precision_of_activation(a, rule, host);
     const elementary *m = chosen_elementary();
-    for (size_t i = 0; i < n; ++i) x[i] = activate(x[i], a, p, m);
-}
-
-int is_over_channels(activation a) {
-    return a >= ACTIVATION_NORMALIZE_CHANNELS;
+    for (size_t i = 0; i < n; ++i) x[i] = activated(x[i], a, p, m);
 }
 
 static int calls_functions(activation a) {
@@ -77,7 +24,7 @@ static int calls_functions(activation a) {
 }
 
 activator activator_of(activation a, const arithmetic_rule *rule, int host) {
-    activator f = {.a = a, .p = precision_of(a, rule, host)};
+    activator f = {.a = a, .p = precision_of_activation(a, rule, host)};
     if (!calls_functions(a) || uses_own_functions()) f.loop = chosen_variant()->activations[a][f.p];
     return f;
 }
@@ -88,7 +35,7 @@ void activate_values(const activator *f, float *x, size_t n, float bias) {
         return;
     }
     const elementary *functions = chosen_elementary();
-    for (size_t i = 0; i < n; ++i) x[i] = activate(x[i] + bias, f->a, f->p, functions);
+    for (size_t i = 0; i < n; ++i) x[i] = activated(x[i] + bias, f->a, f->p, functions);
 }
 
 typedef struct {
@@ -145,32 +92,16 @@ typedef struct {
     activation a;
 } channel_job;
 
-/* The share of each positive value in their sum. */
-static void share_positive(float *x, size_t c, size_t step) {
-    float sum = CHANNEL_SUM_START;
-    for (size_t k = 0; k < c; ++k)
-        if (x[k * step] > 0) sum += x[k * step];
-    for (size_t k = 0; k < c; ++k) x[k * step] = x[k * step] > 0 ? x[k * step] / sum : 0;
-}
-
-static void share_exponentials(float *x, size_t c, size_t step, int use_max) {
-    const elementary *m = chosen_elementary();
-    float sum = CHANNEL_SUM_START, max = use_max ? x[0] : 0;
-    for (size_t k = 1; use_max && k < c; ++k)
-        if (x[k * step] > max) max = x[k * step];
-    for (size_t k = 0; k < c; ++k) sum += m->expf(x[k * step] - max);
-    for (size_t k = 0; k < c; ++k) x[k * step] = m->expf(x[k * step] - max) / sum;
-}
-
 static void share_channels(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const channel_job *j = context;
+    const elementary *functions = chosen_elementary();
     for (size_t i = begin; i < end; ++i) {
         float *pixel = j->x + i / j->e.spatial * j->e.c * j->e.spatial + i % j->e.spatial;
         if (j->a == ACTIVATION_NORMALIZE_CHANNELS)
             share_positive(pixel, j->e.c, j->e.spatial);
         else
-            share_exponentials(pixel, j->e.c, j->e.spatial, j->a == ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL);
+            share_exponentials(pixel, j->e.c, j->e.spatial, j->a == ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL, functions);
     }
 }
 

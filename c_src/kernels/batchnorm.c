@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../internal.h"
+#include "batchnorm_root.h"
 #include "variants.h"
 
 enum { LARGEST_VECTOR = 16, LARGEST_GROUP = VECTORS * LARGEST_VECTOR, CHUNK = 256 };

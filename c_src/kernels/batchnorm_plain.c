@@ -3,19 +3,10 @@
  * for that step. */
 #include <math.h>
 
+#include "batchnorm_root.h"
 #include "kernels.h"
 
 enum { STRIDE = 512 };
-
-/* sqrt(v + eps) or sqrt(v) + eps. precision double: the root is taken and the outer sum made in double, while a float literal
- * inside is added in float, as C promotes. precision float: all in float, as the float overloads of C++ do. */
-double batchnorm_root(float v, const epsilon_rule *e, precision p) {
-    float value = (float)e->value;
-    if (p == PRECISION_FLOAT) return (double)(e->side == SIDE_INSIDE ? sqrtf(v + value) : sqrtf(v) + value);
-    double wide = e->literal == LITERAL_FLOAT ? (double)value : e->value;
-    if (e->side == SIDE_OUTSIDE) return sqrt((double)v) + wide;
-    return e->literal == LITERAL_FLOAT ? sqrt((double)(v + value)) : sqrt((double)v + wide);
-}
 
 static double power_from_root(float v, const epsilon_rule *e, precision p) {
     double root = batchnorm_root(v, e, p), sum = e->literal == LITERAL_FLOAT ? (double)(v + (float)e->value) : (double)v + e->value;
@@ -123,11 +114,10 @@ static void moments_plain(const batchnorm_pass *p) {
     }
 }
 
-/* (x - mean[f]) / root[f], the quotient in the rule's intermediate type */
+/* (x - mean[f]) / root[f] */
 static float quotient(const batchnorm_pass *p, float x, size_t f) {
-    double r = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
-    float off = x - p->mean[f];
-    return p->rule->intermediate == PRECISION_FLOAT ? off / (float)r : (float)((double)off / r);
+    precision intermediate = p->rule->intermediate;
+    return batchnorm_quotient(x, p->mean[f], batchnorm_root(p->variance[f], &p->rule->forward, intermediate), intermediate);
 }
 
 /* The quotient * scales[f], then + biases[f]: two roundings */

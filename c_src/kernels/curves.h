@@ -120,4 +120,73 @@ INLINED float swish(float x, const elementary *m) {
     return x * logistic(x, PRECISION_FLOAT, m);
 }
 
+/* ---- which curve ---------------------------------------------------------------------------------------------------------------- */
+
+/* The type in which the steps of this activation are computed, where they are not float in every fork. */
+INLINED precision precision_of_activation(activation a, const arithmetic_rule *rule, int host) {
+    switch (a) {
+        case ACTIVATION_LEAKY: return host ? rule->leaky_host : rule->leaky;
+        case ACTIVATION_REVLEAKY: return rule->leaky;
+        case ACTIVATION_LOGISTIC:
+        case ACTIVATION_TANH:
+        case ACTIVATION_ELU:
+        case ACTIVATION_SELU:
+        case ACTIVATION_LOGGY: return rule->transcendental;
+        case ACTIVATION_GELU: return rule->gelu;
+        case ACTIVATION_RELIE:
+        case ACTIVATION_RAMP:
+        case ACTIVATION_PLSE:
+        case ACTIVATION_LHTAN:
+        case ACTIVATION_STAIR: return rule->piecewise;
+        default: return PRECISION_FLOAT;
+    }
+}
+
+INLINED float activated(float x, activation a, precision p, const elementary *m) {
+    switch (a) {
+        case ACTIVATION_LINEAR: return x;
+        case ACTIVATION_LEAKY:
+        case ACTIVATION_REVLEAKY: return leaky(x, p);
+        case ACTIVATION_RELU: return relu(x);
+        case ACTIVATION_RELU6: return relu6(x);
+        case ACTIVATION_LOGISTIC: return logistic(x, p, m);
+        case ACTIVATION_TANH: return tanh_of(x, p, m);
+        case ACTIVATION_ELU: return elu(x, p, m);
+        case ACTIVATION_SELU: return selu(x, p, m);
+        case ACTIVATION_MISH: return mish(x, m);
+        case ACTIVATION_SWISH: return swish(x, m);
+        case ACTIVATION_HARD_MISH: return hard_mish(x);
+        case ACTIVATION_GELU: return gelu(x, p, m);
+        case ACTIVATION_LOGGY: return loggy(x, p, m);
+        case ACTIVATION_RELIE: return relie(x, p);
+        case ACTIVATION_RAMP: return ramp(x, p);
+        case ACTIVATION_PLSE: return plse(x, p);
+        case ACTIVATION_LHTAN: return lhtan(x, p);
+        case ACTIVATION_STAIR: return stair(x, p);
+        case ACTIVATION_HARDTAN: return hardtan(x);
+        case ACTIVATION_NORMALIZE_CHANNELS:
+        case ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX:
+        case ACTIVATION_NORMALIZE_CHANNELS_SOFTMAX_MAXVAL: break; /* of no single value, see activate_channels */
+    }
+    return x;
+}
+
+/* ---- over the c channels of a pixel, each step behind the last ------------------------------------------------------------------ */
+
+/* The share of each positive value in their sum. */
+INLINED void share_positive(float *x, size_t c, size_t step) {
+    float sum = CHANNEL_SUM_START;
+    for (size_t k = 0; k < c; ++k)
+        if (x[k * step] > 0) sum += x[k * step];
+    for (size_t k = 0; k < c; ++k) x[k * step] = x[k * step] > 0 ? x[k * step] / sum : 0;
+}
+
+INLINED void share_exponentials(float *x, size_t c, size_t step, int use_max, const elementary *m) {
+    float sum = CHANNEL_SUM_START, max = use_max ? x[0] : 0;
+    for (size_t k = 1; use_max && k < c; ++k)
+        if (x[k * step] > max) max = x[k * step];
+    for (size_t k = 0; k < c; ++k) sum += m->expf(x[k * step] - max);
+    for (size_t k = 0; k < c; ++k) x[k * step] = m->expf(x[k * step] - max) / sum;
+}
+
 #endif

@@ -14,12 +14,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__)
+#if defined(__CUDACC__)
+#define INLINED static __host__ __device__ inline
+#elif defined(__GNUC__)
 #define INLINED static inline __attribute__((always_inline))
 #else
 #define INLINED static inline
 #endif
 
+#if !defined(__cplusplus)
 /* One set of functions; a formula that takes the address of a constant set has them inlined. */
 typedef struct {
     const char *name;
@@ -30,6 +33,7 @@ typedef struct {
 /* The one in use: the own one, unless set_libm() says otherwise. */
 const elementary *chosen_elementary(void);
 int uses_own_functions(void);
+#endif
 
 /* ---- bits of a double ------------------------------------------------------------------------------------------------------- */
 
@@ -107,7 +111,8 @@ INLINED reduced reduce(double x) {
     double p3 = (0x1.5555555555556p-3 + r * 0x1.5555555555555p-5) + r2 * (0x1.11111111109b3p-7 + r * 0x1.6c16c16c167e1p-10);
     double p7 = (0x1.a01a01a7c41d5p-13 + r * 0x1.a01a01a47b054p-16) + r2 * (0x1.71de0dae63bb3p-19 + r * 0x1.27e4e1f48534fp-22);
     double p11 = 0x1.af38a9b0ec855p-26 + r * 0x1.1f66df7fca49fp-29;
-    return (reduced){shifted, high, r2 * .5 + (r * r2 * (p3 + r4 * (p7 + r4 * p11)) - low)};
+    reduced e = {shifted, high, r2 * .5 + (r * r2 * (p3 + r4 * (p7 + r4 * p11)) - low)};
+    return e;
 }
 
 /* In two powers of 2, since one would not reach infinity and the smallest numbers. */
@@ -151,6 +156,33 @@ INLINED float own_cubef(float x) {
     return (float)own_cube((double)x);
 }
 
+#if defined(__cplusplus)
+/* The device's set, for the same formulas: the own functions alone, as members, since a device cannot call through host addresses. */
+struct elementary {
+    INLINED float expf(float x) {
+        return own_expf(x);
+    }
+    INLINED float logf(float x) {
+        return own_logf(x);
+    }
+    INLINED float tanhf(float x) {
+        return own_tanhf(x);
+    }
+    INLINED float cubef(float x) {
+        return own_cubef(x);
+    }
+    INLINED double exp(double x) {
+        return own_exp(x);
+    }
+    INLINED double tanh(double x) {
+        return own_tanh(x);
+    }
+    INLINED double cube(double x) {
+        return own_cube(x);
+    }
+};
+#else
 static const elementary own_functions = {"own", own_expf, own_logf, own_tanhf, own_cubef, own_exp, own_tanh, own_cube};
+#endif
 
 #endif

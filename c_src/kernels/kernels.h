@@ -13,8 +13,7 @@ typedef struct {
 
 /* ---- batchnorm_plain.c ------------------------------------------------------------------------------------------------------ */
 
-/* sqrt(v + eps) or sqrt(v) + eps; (v + eps)^-1.5 or what stands for it */
-double batchnorm_root(float v, const epsilon_rule *e, precision p);
+/* (v + eps)^-1.5 or what stands for it */
 double batchnorm_root_to_minus_3(float v, const epsilon_rule *e, const batchnorm_rule *rule);
 
 /* mean, variance and kept of channel f, by the formula of squares */
@@ -56,7 +55,9 @@ void activate_channels(float *x, extent e, activation a, const arithmetic_rule *
 /* add_bias, then activate_channels; in one pass over memory where that is possible. */
 void activate_biased(float *x, const float *biases, extent e, activation a, const arithmetic_rule *rule, int host);
 
-int is_over_channels(activation a);
+static inline int is_over_channels(activation a) {
+    return a >= ACTIVATION_NORMALIZE_CHANNELS;
+}
 
 typedef struct {
     activation a;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../internal.h"
+#include "convolution_shape.h"
 
 static status add_weight_gradients(layer *l, const network_state *state, const convolution_shape *s, const float *delta) {
     size_t threads = get_num_threads();

@@ -1,37 +1,10 @@
 /* Convolution, then batchnorm or bias, then activation (pjreddie/darknet src/convolutional_layer.c forward_convolutional_layer). */
 #include "../internal.h"
 #include "../kernels/kernels.h"
+#include "convolution_shape.h"
 
 static size_t out_size(size_t in, size_t pad, size_t size, size_t dilation, size_t stride) {
     return (in + 2 * pad * dilation - dilation * (size - 1) - 1) / stride + 1;
-}
-
-/* The forks skip im2col for a kernel of one pixel; it may not read past the image. */
-static int reads_directly(const layer *l, shape out) {
-    if (l->size != 1 || out.h * out.w > l->h * l->w) return 0;
-    return l->layer_rule.direct_1x1 == DIRECT_1X1_ANY_STRIDE || l->stride_x == 1;
-}
-
-/* What the convolution itself makes, before a blur. */
-static shape sharp_shape(const layer *l) {
-    return l->blur ? (shape){l->blur->c, l->blur->h, l->blur->w} : (shape){l->out_c, l->out_h, l->out_w};
-}
-
-convolution_shape shape_of_group(const layer *l) {
-    shape out = sharp_shape(l);
-    return (convolution_shape){.c = l->c / l->groups,
-                               .h = l->h,
-                               .w = l->w,
-                               .n = l->n / l->groups,
-                               .out_h = out.h,
-                               .out_w = out.w,
-                               .size = l->size,
-                               .stride_x = l->stride_x,
-                               .stride_y = l->stride_y,
-                               .pad_x = l->pad * l->dilation,
-                               .pad_y = l->pad * l->dilation,
-                               .dilation = l->dilation,
-                               .direct = reads_directly(l, out)};
 }
 
 /* What follows the sums of a convolution in inference */
@@ -117,7 +90,7 @@ status blur_output(layer *blur, const float *sharp, const network_state *state, 
     return convolve_into(blur, &of_blur, output);
 }
 
-/* A convolution of each channel by itself with a fixed kernel: 1/4 each, or 1 2 1, 2 4 2, 1 2 1 over 16. */
+/* A convolution of each channel by itself with the fixed kernel. */
 status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, size_t stride_y) {
     size_t size = antialiasing == 2 ? 2 : 3, area = size * size;
     convolutional_options o = {.c = sharp.c, .h = sharp.h, .w = sharp.w, .n = sharp.c, .groups = sharp.c, .size = size};
@@ -126,11 +99,7 @@ status make_blur(layer **blur, shape sharp, int antialiasing, size_t stride_x, s
     batchnorm_rule unused = {0};
     status s = make_convolutional_layer(blur, &o, &unused, &rule);
     if (s != STATUS_OK) return s;
-    for (size_t i = 0; i < (*blur)->nweights; ++i) {
-        size_t row = i % area / size, column = i % size;
-        float weight = (float)((row == 1 ? 2 : 1) * (column == 1 ? 2 : 1));
-        (*blur)->weights[i] = size == 2 ? 1 / 4.F : weight / 16.F;
-    }
+    for (size_t i = 0; i < (*blur)->nweights; ++i) (*blur)->weights[i] = blur_weight(size, i % area / size, i % size);
     return STATUS_OK;
 }
 
@@ -139,8 +108,8 @@ static status make_parameters(layer *l, int batch_normalize, const batchnorm_rul
     if (!product(&l->nweights, factors, 4)) return fail(STATUS_SHAPE, "the weights of %zu filters are too many", l->n);
     l->weights = make_array(l->nweights);
     if (!l->weights) return STATUS_OUT_OF_MEMORY;
-    shape out = sharp_shape(l);
-    if (batch_normalize) return make_batchnorm_layer(&l->batchnorm, out.c, out.h, out.w, rule);
+    convolution_shape s = shape_of_group(l);
+    if (batch_normalize) return make_batchnorm_layer(&l->batchnorm, l->n, s.out_h, s.out_w, rule);
     l->biases = make_array(l->n);
     return l->biases ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }

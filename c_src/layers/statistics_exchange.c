@@ -1,6 +1,8 @@
 /* A batchnorm whose statistics are not, or not only, those of its own batch: see statistics_exchange in the header. */
 #include "batchnorm.h"
 
+#include "../kernels/batchnorm_root.h"
+
 int exchanges(const network_state *state) {
     return state->exchange && (state->train || state->exchange->in_inference);
 }
