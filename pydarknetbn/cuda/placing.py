@@ -8,8 +8,9 @@ from ..errors import DeviceError
 from ..layers import Layer
 from . import library as opening
 from .arrays import pointer_of_stream
+from .blas import open_blas
 from .library import Library
-from .running import DeviceLayers, Math, Place
+from .running import DeviceLayers, Place
 
 __all__ = ["device_layers", "library_for"]
 
@@ -29,7 +30,7 @@ def library_for(number: int) -> Library:
 
 
 def device_layers(
-    layers: Sequence[Layer], kept: Sequence[Layer], name: str, number: int, math: Math, stream: object, before: DeviceLayers | None
+    layers: Sequence[Layer], kept: Sequence[Layer], name: str, number: int, fast: bool, stream: object, before: DeviceLayers | None
 ) -> DeviceLayers:
     """A network's layers on a device.
 
@@ -38,7 +39,7 @@ def device_layers(
         kept: those whose outputs outlive a forward.
         name: how messages call the network.
         number: of the device.
-        math: how sums are computed.
+        fast: convolutions and products of matrices are cuBLAS'.
         stream: of the caller's, or None.
         before: where they are now; what is there already is not copied again.
 
@@ -47,7 +48,7 @@ def device_layers(
         UnsupportedError: a layer is not computed there.
     """
     library = library_for(number)
-    place = Place(library, number, math, pointer_of_stream(library, stream))
+    place = Place(library, number, pointer_of_stream(library, stream), open_blas(library, number) if fast else None)
     if before is not None and before.place.device == number and before.place.library is library:
         before.move_within(place)
         return before

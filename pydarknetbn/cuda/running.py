@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from .dlpack import Lent
 from .library import Library
 from .parameters import Parameters
 
-__all__ = ["DeviceLayers", "Math", "Place"]
+__all__ = ["DeviceLayers", "Place"]
 
-Math = Literal["exact", "fast"]
-# Types whose layers are those of another type to the core.
-_SAME = MappingProxyType({"local_avgpool": "maxpool", "reorg3d": "reorg"})
+# Types whose functions have another name: their layers are another type's to the core, or the name is taken.
+_NAMED_OTHERWISE = MappingProxyType({"local_avgpool": "maxpool", "reorg3d": "reorg", "batchnorm": "standalone_batchnorm"})
+
+_SCRATCH = -1  # its number among the arrays that layers use in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,14 @@ class Place:
     Args:
         library: that computes.
         device: its number.
-        math: how convolutions and products of matrices are summed.
         stream: a `cudaStream_t`.
+        blas: sums convolutions and products of matrices; None: they are summed in the order of the CPU.
     """
 
     library: Library
     device: int
-    math: Math
     stream: CData
+    blas: CData = None
 
     def __str__(self) -> str:
         return f"cuda:{self.device}"
@@ -74,6 +75,14 @@ class _Slots:
         return held.memory
 
 
+class _Call(NamedTuple):
+    """What of the library computes a layer: the host's struct, and the functions that run it and ask for its scratch, if any."""
+
+    native: CData
+    forward: Callable[..., int]
+    scratch: Callable[..., int] | None
+
+
 class DeviceLayers:
     """A network's layers on a device.
 
@@ -94,7 +103,8 @@ class DeviceLayers:
 
     def __init__(self, layers: Sequence[Layer], kept: Sequence[Layer], name: str, place: Place) -> None:
         self._layers, self._kept, self._name, self.place = layers, kept, name, place
-        self._functions = {layer.index: self._function(layer) for layer in layers if layer.native is not None}
+        self._calls = {layer.index: self._call_of(layer) for layer in layers if layer.native is not None}
+        self._check_calls()
         self._plan = plan_outputs(layers, kept)
         with place.entered():
             self._parameters = Parameters(place.library, place.device, layers)
@@ -105,7 +115,7 @@ class DeviceLayers:
         self._last: object = None  # what the work on the stream may still read
 
     def move_within(self, place: Place) -> None:
-        """To another stream of the same device, or another math; what is still at work is waited for."""
+        """To another stream of the same device, or other sums; what is still at work is waited for."""
         with self.place.entered():
             self.place.library.check(self.place.library.functions.gpu_synchronize(self.place.stream), self._name)
         self.place = place
@@ -113,12 +123,26 @@ class DeviceLayers:
     def _where(self, layer: Layer) -> str:
         return f"{self._name}:{layer.line}: layer {layer.index} [{layer.type}]"
 
-    def _function(self, layer: Layer) -> Callable[..., int]:
-        for kind in (layer.type.lower(), _SAME.get(layer.type, "")):
-            found = getattr(self.place.library.functions, f"forward_{kind}_layer_gpu", None)
-            if found is not None:
-                return found  # type: ignore[no-any-return]
-        raise UnsupportedError(f"{self._where(layer)} is not computed on a device; the network stays on the CPU")
+    def _call_of(self, layer: Layer) -> _Call:
+        library, name = self.place.library, _NAMED_OTHERWISE.get(layer.type, layer.type.lower())
+        forward, scratch = (getattr(library.functions, f"{each}_{name}_layer_gpu", None) for each in ("forward", "scratch_of"))
+        if forward is None:
+            raise UnsupportedError(f"{self._where(layer)} is not computed on a device; the network stays where it is")
+        return _Call(library.ffi.cast("layer *", int(_native.ffi.cast("uintptr_t", layer.native))), forward, scratch)
+
+    def _check_calls(self) -> None:
+        """What the library refuses of a layer's options, it tells where it is asked for scratch."""
+        arrays = self.place.library.ffi.new("gpu_arrays *")
+        arrays.batch, arrays.blas = 1, self.place.blas or self.place.library.ffi.NULL
+        for layer in self._layers:
+            if layer.index in self._calls:
+                self._scratch_floats(layer, arrays)
+
+    def _scratch_floats(self, layer: Layer, arrays: CData) -> int:
+        call, floats = self._calls[layer.index], self.place.library.ffi.new("size_t *")
+        if call.scratch is not None:
+            self.place.library.check(call.scratch(call.native, arrays, floats), self._where(layer))
+        return int(floats[0])
 
     # --- running ----------------------------------------------------------------------------------------------------------------
 
@@ -169,7 +193,7 @@ class DeviceLayers:
         library, batch = self.place.library, int(x.shape[0])
         self._parameters.push(self.place.stream)
         arrays = library.ffi.new("gpu_arrays *")
-        arrays.batch, arrays.stream = batch, self.place.stream
+        arrays.batch, arrays.stream, arrays.blas = batch, self.place.stream, self.place.blas or library.ffi.NULL
         current = library.ffi.cast("float *", self._input(x))
         outputs: list[CData] = []
         for layer in self._layers:
@@ -186,8 +210,10 @@ class DeviceLayers:
         ffi, copies = self.place.library.ffi, self._parameters.of(layer)
         for name in ("weights", "biases", "scales", "rolling_mean", "rolling_variance", "anchors"):
             setattr(arrays, name, ffi.cast("float *", copies[name].memory) if name in copies else ffi.NULL)
-        native = ffi.cast("layer *", int(_native.ffi.cast("uintptr_t", layer.native)))
-        self.place.library.check(self._functions[layer.index](native, arrays), self._where(layer))
+        floats = self._scratch_floats(layer, arrays)
+        arrays.scratch = ffi.cast("float *", self._slots.take(_SCRATCH, floats)) if floats else ffi.NULL
+        call = self._calls[layer.index]
+        self.place.library.check(call.forward(call.native, arrays), self._where(layer))
 
     def _input(self, x: Any) -> CData:
         library = self.place.library
