@@ -29,7 +29,7 @@ def _built(compiler: str) -> Path:
     sources = [str(path) for path in sorted(SOURCES.rglob("*.cu"))]
     include = ["-I", str(TESTS / "emulated"), "-x", "c++"]
     subprocess.run(
-        [compiler, *FLAGS, *include, *sources, "-o", str(target)], check=True, capture_output=True, text=True, timeout=600
+        [compiler, *FLAGS, *include, *sources, "-ldl", "-o", str(target)], check=True, capture_output=True, text=True, timeout=600
     )
     return target
 

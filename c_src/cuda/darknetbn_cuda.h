@@ -99,6 +99,29 @@ gpu_status forward_connected_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_local_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_deconvolutional_layer_gpu(const layer *l, const gpu_arrays *a);
 
+/* The inference of a layer of that type. Every sum goes in the order of the CPU, and functions are the package's own: the output equals
+ * the CPU's bit for bit, but for which NaN a NaN is. The output overlaps no array that is read. maxpool: [local_avgpool] too; reorg:
+ * [reorg3d] too; standalone_batchnorm: [batchnorm]. */
+gpu_status forward_activation_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_crop_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_detection_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_gaussian_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_implicit_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_l2norm_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_logistic_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_region_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_reorg_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_route_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_sam_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_scale_channels_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_shortcut_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_softmax_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_standalone_batchnorm_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_upsample_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status forward_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
+
 /* cdef end */
 
 #if defined(__cplusplus)

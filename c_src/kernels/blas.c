@@ -1,6 +1,6 @@
 /* Vectors and the matrix product of connected layers (pjreddie/darknet src/blas.c, src/gemm.c). */
 #include "../internal.h"
-#include "elementary.h"
+#include "curves.h"
 #include "kernels.h"
 
 typedef struct {
@@ -142,15 +142,5 @@ void bias_gradients(const float *delta, extent e, float *updates) {
 }
 
 void softmax_cpu(const float *input, size_t n, float temperature, size_t stride, precision exp_precision, float *output) {
-    const elementary *m = chosen_elementary();
-    float sum = 0, largest = -FLT_MAX;
-    for (size_t i = 0; i < n; ++i)
-        if (input[i * stride] > largest) largest = input[i * stride];
-    for (size_t i = 0; i < n; ++i) {
-        float power = input[i * stride] / temperature - largest / temperature;
-        float e = exp_precision == PRECISION_FLOAT ? m->expf(power) : (float)m->exp((double)power);
-        sum += e;
-        output[i * stride] = e;
-    }
-    for (size_t i = 0; i < n; ++i) output[i * stride] /= sum;
+    share_powers(input, n, temperature, stride, exp_precision, chosen_elementary(), output);
 }

@@ -189,4 +189,20 @@ INLINED void share_exponentials(float *x, size_t c, size_t step, int use_max, co
     for (size_t k = 0; k < c; ++k) x[k * step] = m->expf(x[k * step] - max) / sum;
 }
 
+/* ---- softmax: n values at the given stride, see softmax_cpu --------------------------------------------------------------------- */
+
+INLINED void share_powers(const float *input, size_t n, float temperature, size_t stride, precision exp_precision,
+                          const elementary *m, float *output) {
+    float sum = 0, largest = -FLT_MAX;
+    for (size_t i = 0; i < n; ++i)
+        if (input[i * stride] > largest) largest = input[i * stride];
+    for (size_t i = 0; i < n; ++i) {
+        float power = input[i * stride] / temperature - largest / temperature;
+        float e = exp_precision == PRECISION_FLOAT ? m->expf(power) : (float)m->exp((double)power);
+        sum += e;
+        output[i * stride] = e;
+    }
+    for (size_t i = 0; i < n; ++i) output[i * stride] /= sum;
+}
+
 #endif

@@ -1,27 +1,10 @@
 /* Sums of layers (AlexeyAB/darknet src/blas.c shortcut_multilayer_cpu; pjreddie/darknet src/blas.c shortcut_cpu). */
 #include "../internal.h"
-#include "elementary.h"
 #include "kernels.h"
-
-static const float FIRST_ADDEND = 0.0001F; /* of the sum that normalises weights */
-
-static float positive(float w) {
-    return w > 0 ? w : 0;
-}
+#include "shortcut_weights.h"
 
 float shortcut_weight(const shortcut_sum *s, size_t i, size_t o) {
-    size_t group = o / s->weights_step, layer_step = s->outputs / s->weights_step;
-    const float *w = s->weights + group;
-    if (s->normalization == NORMALIZATION_NONE) return w[i * layer_step];
-    const elementary *m = chosen_elementary();
-    float sum = FIRST_ADDEND, max = -FLT_MAX;
-    if (s->normalization == NORMALIZATION_SOFTMAX)
-        for (size_t k = 0; k <= s->n; ++k)
-            if (max < w[k * layer_step]) max = w[k * layer_step];
-    for (size_t k = 0; k <= s->n; ++k)
-        sum += s->normalization == NORMALIZATION_RELU ? positive(w[k * layer_step]) : m->expf(w[k * layer_step] - max);
-    float own = w[i * layer_step];
-    return (s->normalization == NORMALIZATION_RELU ? positive(own) : m->expf(own - max)) / sum;
+    return normalized_weight(s, i, o, chosen_elementary());
 }
 
 /* With S = FIRST_ADDEND + the sum of f(w), of which w_i is normalised to f(w_i) / S: gradient_j = f'(w_j) / S * (g_j - sum over i of

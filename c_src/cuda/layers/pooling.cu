@@ -1,0 +1,99 @@
+/* Layers that take a window or a plane together, one thread for each output; see kernels/planes.c and layers/maxpool_layer.c. */
+#include <cfloat>
+
+#include "../../kernels/windows.h"
+#include "../each.cuh"
+#include "layers.h"
+
+namespace {
+
+struct window_job {
+    maxpool_shape s;
+    const float *input;
+    float *output;
+    __device__ range rows(size_t i) const {
+        return covered(i / s.out_w % s.out_h * s.stride_y, s.size, s.padding / 2, s.h);
+    }
+    __device__ range columns(size_t i) const {
+        return covered(i % s.out_w * s.stride_x, s.size, s.padding / 2, s.w);
+    }
+    __device__ const float *plane(size_t i) const {
+        return input + i / (s.out_h * s.out_w) * s.h * s.w;
+    }
+};
+
+/* The padding counts as -FLT_MAX and a NaN is never larger. */
+struct largest_of_window : window_job {
+    __device__ void operator()(size_t i) const {
+        range down = rows(i), across = columns(i);
+        const float *from = plane(i);
+        float largest = -FLT_MAX;
+        for (size_t y = down.begin; y < down.end; ++y)
+            for (size_t x = across.begin; x < across.end; ++x)
+                if (from[y * s.w + x] > largest) largest = from[y * s.w + x];
+        output[i] = largest;
+    }
+};
+
+struct mean_of_window : window_job {
+    __device__ void operator()(size_t i) const {
+        range down = rows(i), across = columns(i);
+        const float *from = plane(i);
+        float sum = 0;
+        size_t counter = 0;
+        for (size_t y = down.begin; y < down.end; ++y)
+            for (size_t x = across.begin; x < across.end; ++x, ++counter) sum += from[y * s.w + x];
+        output[i] = sum / (float)counter;
+    }
+};
+
+/* The largest of channels k, k + out_c, … */
+struct largest_of_channels {
+    extent e;
+    size_t out_c;
+    const float *input;
+    float *output;
+    __device__ void operator()(size_t i) const {
+        size_t plane = i / e.spatial;
+        const float *pixel = input + plane / out_c * e.c * e.spatial + i % e.spatial;
+        float largest = -FLT_MAX;
+        for (size_t k = plane % out_c; k < e.c; k += out_c)
+            if (pixel[k * e.spatial] > largest) largest = pixel[k * e.spatial];
+        output[i] = largest;
+    }
+};
+
+struct mean_of_plane {
+    size_t spatial;
+    const float *input;
+    float *output;
+    __device__ void operator()(size_t i) const {
+        float sum = 0;
+        for (size_t k = 0; k < spatial; ++k) sum += input[i * spatial + k];
+        output[i] = sum / (float)spatial;
+    }
+};
+
+} // namespace
+
+gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a) {
+    const char *name = l->average ? "[local_avgpool]" : "[maxpool]";
+    gpu_status status = check_layer(l, a, name);
+    if (status != GPU_OK) return status;
+    if (l->blur) return gpu_fail("%s: antialiasing is not computed on a device; take the CPU", name);
+    size_t n = a->batch * l->outputs;
+    if (l->depth) {
+        extent e = {a->batch, l->c, l->h * l->w};
+        return gpu_check(each(n, largest_of_channels{e, l->out_c, a->input, a->output}, a->stream), name);
+    }
+    maxpool_shape s = {l->c, l->h, l->w, l->out_h, l->out_w, l->size, l->stride_x, l->stride_y, l->pad};
+    window_job job = {s, a->input, a->output};
+    cudaError_t error = l->average ? each(n, mean_of_window{job}, a->stream) : each(n, largest_of_window{job}, a->stream);
+    return gpu_check(error, name);
+}
+
+gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a) {
+    gpu_status status = check_layer(l, a, "[avgpool]");
+    if (status != GPU_OK) return status;
+    return gpu_check(each(a->batch * l->c, mean_of_plane{l->h * l->w, a->input, a->output}, a->stream), "[avgpool]");
+}
