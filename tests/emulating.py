@@ -23,6 +23,18 @@ FLAGS = "-std=c++17 -O1 -fPIC -shared -ffp-contract=off -fpermissive -w".split()
 
 
 @functools.cache
+def emulated_blas() -> Path:
+    """A library with the part of cuBLAS's functions that are called."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        pytest.skip("needs a C compiler, which builds what stands for cuBLAS")
+    target = Path(tempfile.mkdtemp(prefix="emulated-cublas-")) / "libcublas.so.13"
+    command = [compiler, *"-O1 -fPIC -shared -ffp-contract=off".split(), str(TESTS / "emulated" / "cublas.c"), "-o", str(target)]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return target
+
+
+@functools.cache
 def _built(compiler: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
     target = folder / "libemulated.so"
