@@ -48,7 +48,8 @@ def to(net: Network, device: str, *, math: Literal["exact", "fast"] = "exact", s
         else:
             from .cuda.placing import device_layers  # noqa: PLC0415 a network is mostly on the CPU
 
-            net.runner.device = device_layers(net.layers, net.kept, net.origin.cfg.name, number, math == "fast", stream, net.runner.device)
+            name, before = net.origin.cfg.name, net.runner.device
+            net.runner.device = device_layers(net.layers, net.kept, name, number, math == "fast", stream, before)
     return net
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,80 +11,13 @@ import pytest
 
 import pydarknetbn as dn
 from core import assert_same_bits
-from emulating import emulated_library
-from nets import CFG, cfg_of, noise, tiny_files, tiny_yolo
-from pydarknetbn import _native
-from pydarknetbn.cuda import DeviceArray
-from pydarknetbn.cuda import library as opening
-from pydarknetbn.cuda.library import Device, Library
+from emulating import emulated_blas
+from nets import CFG, cfg_of, noise, tiny_yolo
+from pydarknetbn.cuda import DeviceArray, blas
 from pydarknetbn.running import plan_outputs
+from watching import SMALL, Watched, small, there
 
 DATA = Path(dn.__file__).parent / "data"
-SMALL = cfg_of("conv filters=4 size=3 pad=1 batch_normalize=1 activation=leaky", "maxpool size=2 stride=2", "conv filters=3 size=1 activation=linear")
-
-
-class Watched:
-    """The emulated library, whose calls are counted, and of which functions may be missing or fail.
-
-    Args:
-        real: what does the work.
-
-    Attributes:
-        calls: names and, of copies, bytes.
-        missing: names of functions that an older library would not have.
-        fails: name of a function that fails.
-        count: of devices.
-    """
-
-    def __init__(self, real: Library) -> None:
-        self.real, self.ffi, self.check = real, real.ffi, real.check
-        self.calls: list[tuple[str, int]] = []
-        self.missing: set[str] = set()
-        self.fails, self.count = "", 1
-        self.functions = self
-
-    def devices(self) -> tuple[Device, ...]:
-        return tuple(Device(number, f"number {number}", 1 << 30) for number in range(self.count))
-
-    def copied(self, name: str) -> list[int]:
-        """Bytes of the copies since the last question."""
-        found = [nbytes for called, nbytes in self.calls if called == name]
-        self.calls.clear()
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.missing:
-            raise AttributeError(name)
-        real = getattr(self.real.functions, name)
-        if not callable(real):
-            return real
-
-        def call(*arguments: Any) -> Any:
-            self.calls.append((name, arguments[2] if name in ("gpu_push_array", "gpu_pull_array") else 0))
-            if name == self.fails:
-                return self.real.functions.gpu_make_array(self.ffi.new("void **"), 7, 1)  # "choosing the device: …"
-            return real(*arguments)
-
-        return call
-
-
-@pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    """What opens in the place of the installation's."""
-    watched = Watched(emulated_library())
-    monkeypatch.setattr(opening, "open_library", lambda: watched)
-    yield watched
-
-
-def there(library: Watched, array: np.ndarray) -> DeviceArray:
-    return DeviceArray.from_numpy(library, array)  # type: ignore[arg-type]
-
-
-def small(**options: Any) -> dn.Network:
-    """A network of three layers whose batchnorm divides by no 0."""
-    net = dn.load(SMALL, seed=1, **options)
-    net.layers[0].rolling_variance[...] = 1
-    return net
 
 
 def outputs_of(net: dn.Network) -> dict[int, np.ndarray]:
@@ -128,7 +60,7 @@ def test_the_cfgs_of_the_tree_have_the_bits_of_the_cpu(library: Watched, name: s
 def test_the_forks_networks_have_the_bits_of_the_cpu(library: Watched, cfgs: Path, name: str) -> None:
     lines = (cfgs / f"{name}.cfg").read_bytes().splitlines()
     small = [b"%s=32" % line.split(b"=")[0].strip() if line.startswith((b"width", b"height")) else line for line in lines]
-    net = dn.load(b"\n".join(small), seed=3, dialect=name.split("/")[0])
+    net = dn.load(b"\n".join(small), seed=3, dialect=name.split("/", maxsplit=1)[0])
     x = noise(1, net.c, net.h, net.w)
     want = net.forward(x)
     for ours, theirs in zip(net.to("cuda").forward(x, keep="heads"), want, strict=True):
@@ -159,6 +91,36 @@ def test_shared_kernels_are_there_once(library: Watched) -> None:
     assert sorted(library.copied("gpu_push_array")) == [12, 12, 12, 12, 3 * 3 * 9 * 4]
     np.testing.assert_array_equal(net.forward(x)[0], want)
     assert library.copied("gpu_push_array") == [x.nbytes]
+
+
+# --- fast -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cublas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is opened in the place of cuBLAS; it sums in double, so its bits are others."""
+    monkeypatch.setattr(blas, "candidates", lambda: [str(emulated_blas())])
+
+
+@pytest.mark.usefixtures("cublas")
+def test_fast_sums_are_cublas_and_equal_within_rounding(library: Watched) -> None:
+    net, x = tiny_yolo(), noise(2, 3, 32, 32)
+    want = net.forward(x)
+    exact = net.to("cuda").forward(x)
+    fast = net.to("cuda", math="fast").forward(x)
+    for ours, quick, theirs in zip(exact, fast, want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_allclose(quick, theirs, rtol=1e-4, atol=1e-4)
+    assert any(not np.array_equal(quick, theirs) for quick, theirs in zip(fast, want, strict=True))
+    np.testing.assert_array_equal(net.to("cuda").forward(x)[0], want[0])
+
+
+def test_without_cublas_a_fast_network_stays_where_it_is(library: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "candidates", lambda: ["libnowhere.so.13"])
+    net = small()
+    with pytest.raises(dn.DeviceError, match="math='fast' needs cuBLAS, and none could be opened"):
+        net.to("cuda", math="fast")
+    assert net.device == "cpu"
 
 
 # --- what is copied when --------------------------------------------------------------------------------------------------------
@@ -340,148 +302,3 @@ def test_threads_take_turns_there(library: Watched) -> None:
         thread.join()
     for ours, theirs in zip(got, want, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-# --- refusals -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["train", "cache", "loss", "backward", "train_step", "fit", "calibrate"])
-def test_what_runs_on_the_cpu_alone_says_how_to_get_there(library: Watched, what: str) -> None:
-    net, x = tiny_yolo().to("cuda"), noise(1, 3, 32, 32)
-    before = net.to_bytes()
-    calls = {
-        "train": lambda: net.forward(x, train=True),
-        "cache": lambda: net.forward(x, cache=True),
-        "loss": lambda: net.loss(x, []),
-        "backward": lambda: net.backward(),
-        "train_step": lambda: net.train_step(x, []),
-        "fit": lambda: net.fit([(x, [])], steps=1),
-        "calibrate": lambda: net.calibrate([x]),
-    }
-    with pytest.raises(dn.UnsupportedError, match=r"runs on the CPU, and the network is on cuda:0; call net\.to\('cpu'\) first"):
-        calls[what]()
-    assert net.to_bytes() == before
-
-
-def test_a_layer_that_a_device_does_not_compute_is_named_and_nothing_moves(library: Watched) -> None:
-    net = dn.load(cfg_of("conv filters=2", "gru output=4"))
-    library.calls.clear()
-    with pytest.raises(dn.UnsupportedError, match=r"<bytes>:7: layer 1 \[gru\] is not computed on a device; the network stays where"):
-        net.to("cuda")
-    assert net.device == "cpu"
-    assert library.copied("gpu_push_array") == []
-    assert net.forward(noise(1, 3, 8, 8))[0].shape == (1, 4, 1, 1)
-
-
-def test_a_convolution_of_signs_is_refused_before_anything_moves(library: Watched) -> None:
-    net = dn.load(cfg_of("conv filters=2 size=3 xnor=1"), dialect="alexeyab")
-    with pytest.raises(dn.DeviceError, match=r"layer 0 \[convolutional\]: .*xnor=1"):
-        net.to("cuda")
-    assert net.device == "cpu"
-
-
-def test_a_device_that_fails_is_told_with_the_layer_and_leaves_no_old_output(library: Watched) -> None:
-    net, x = dn.load(SMALL, seed=1).to("cuda"), noise(1, 3, 8, 8)
-    want = net.forward(x)[0]
-    library.fails = "forward_maxpool_layer_gpu"
-    with pytest.raises(dn.DeviceError, match=r"<bytes>:11: layer 1 \[maxpool\]: choosing the device"):
-        net.forward(x)
-    with pytest.raises(dn.StateError):
-        _ = net.layers[2].output
-    library.fails = ""
-    np.testing.assert_array_equal(net.forward(x)[0], want)
-
-
-def test_a_device_that_there_is_not_is_told_with_those_that_there_are(library: Watched) -> None:
-    library.count = 2
-    net = dn.load(SMALL).to("cuda")
-    with pytest.raises(dn.DeviceError, match=r"no device cuda:2; this machine has cuda:0 \(number 0\), cuda:1 \(number 1\)"):
-        net.to("cuda:2")
-    assert net.device == "cuda:0"
-
-
-def test_no_weights_are_read_for_a_device_that_there_is_not(library: Watched, tmp_path: Path) -> None:
-    with pytest.raises(dn.DeviceError, match="no device cuda:1"):
-        dn.load(tmp_path / "no.cfg", tmp_path / "no.weights", device="cuda:1")
-
-
-def test_an_installation_without_the_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_native, "core_file", lambda: tmp_path / "_core.so")
-    monkeypatch.setattr(opening, "open_library", opening.open_library.__wrapped__)
-    net = dn.load(SMALL)
-    with pytest.raises(dn.DeviceError, match=r"built without; .*PYDARKNETBN_CUDA=ON"):
-        net.to("cuda")
-    assert net.device == "cpu"
-
-
-def test_results_on_a_device_need_a_network_there() -> None:
-    with pytest.raises(dn.StateError, match=r"is on the CPU; net\.to\('cuda'\) moves it"):
-        dn.load(SMALL).forward_on_device(noise(1, 3, 8, 8))
-
-
-def test_math_is_exact_or_fast() -> None:
-    with pytest.raises(ValueError, match="expected math to be 'exact' or 'fast', got 'quick'"):
-        dn.load(SMALL).to("cuda", math="quick")  # type: ignore[arg-type]
-
-
-# --- comparing and dumping ------------------------------------------------------------------------------------------------------
-
-
-def test_a_comparison_has_the_devices_values_and_tells_whether_they_are_the_cpus(library: Watched, tmp_path: Path) -> None:
-    cfg, weights, _ = tiny_files(tmp_path)
-    x = noise(1, 3, 32, 32)
-    other = dn.load(cfg, weights)
-    other.layers[3].weights[...] *= 1.5
-    found = dn.compare(dn.load(cfg, weights, device="cuda"), other, x)
-    plain = dn.compare(dn.load(cfg, weights), other, x)
-    assert [(row.layer, row.stage, row.free, row.bad) for row in found.rows] == [
-        (row.layer, row.stage, row.free, row.bad) for row in plain.rows
-    ]
-    assert any(row.bad for row in found.rows)
-    assert found.notes[0] == "our layers were computed on cuda:0 (number 0), and the outputs of all 13 have the bits of profile " + (
-        f"{other.profile} on the CPU"
-    )
-    assert found.notes[1:] == (f"a port that copies the GPU code of this cfg's fork is compared under --profile {other.dialect}-cuda",)
-
-
-def test_a_comparison_tells_where_a_device_has_other_bits(library: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    net, other = small(profile="alexeyab-cuda"), small(profile="alexeyab-cuda")
-    real = library.real.functions.forward_maxpool_layer_gpu
-
-    class Wrong(Watched):
-        def __getattr__(self, name: str) -> Any:
-            if name != "forward_maxpool_layer_gpu":
-                return super().__getattr__(name)
-
-            def wrong(native: Any, arrays: Any) -> Any:
-                status = real(native, arrays)
-                arrays.output[5] += 0.25  # memory of the device is the host's here
-                return status
-
-            return wrong
-
-    monkeypatch.setattr(opening, "open_library", lambda: Wrong(library.real))
-    found = dn.compare(net.to("cuda"), other, noise(1, 3, 8, 8))
-    assert found.notes == (
-        "our layers were computed on cuda:0 (number 0), and the outputs of 1 of 3 have other bits than profile alexeyab-cuda on the "
-        "CPU, first layer 1 [maxpool], by 0.25 at most",
-    )
-    apart = {row.layer: row.free.largest for row in found.rows if row.stage == "post" and row.free}
-    assert apart[0] == 0
-    assert apart[1] > 0
-
-
-def test_a_dump_has_the_devices_values(library: Watched) -> None:
-    net, x = dn.load(SMALL, seed=1), noise(1, 3, 8, 8)
-    want = dn.dump(net, x, stages=("sums", "normal", "post"))
-    got = dn.dump(net.to("cuda"), x, stages=("sums", "normal", "post"))
-    library.calls.clear()
-    assert list(got) == list(want)
-    for name, array in want.items():
-        np.testing.assert_array_equal(got[name], array)
-
-
-def test_a_training_is_compared_on_the_cpu(library: Watched) -> None:
-    net = dn.load(SMALL).to("cuda")
-    with pytest.raises(dn.UnsupportedError, match="a comparison of training runs on the CPU"):
-        dn.compare(net, lambda x: x, noise(1, 3, 8, 8), train=True)
