@@ -22,7 +22,7 @@ def to(net: Network, device: str, *, math: Literal["exact", "fast"] = "exact", s
     `layer.weights` counts. While a view of an array is held, or a `clone(share=True)` of the network lives, each forward copies
     that array: whoever wants speed lets go of them.
 
-    Training, `calibrate` and a clone run on the CPU.
+    Training, `calibrate`, a clone, and single steps within layers, which `dump` and `compare` show, run on the CPU.
 
     Args:
         net: the network.
