@@ -10,8 +10,9 @@ typedef enum { PRECISION_FLOAT, PRECISION_DOUBLE } precision; /* the type in whi
 typedef enum { DENOMINATOR_N_MINUS_1, DENOMINATOR_N } denominator;
 /* How a channel's values are summed. Serial: batch, then pixel, in one float; the gradient of a bias sums each image by itself.
  * Strided, as by a block of 512 threads: part p sums pixels p, p + 512, … of each image in turn, from 0, and the parts are added one
- * by one to what there was, of a gradient, or to 0. */
-typedef enum { SUMMATION_SERIAL, SUMMATION_STRIDED } summation;
+ * by one to what there was, of a gradient, or to 0. Double: eight sums in double take turns through the pixels of each image and are
+ * added in order, and each mean, variance, gradient and term is rounded once: the types of those steps play no part. */
+typedef enum { SUMMATION_SERIAL, SUMMATION_STRIDED, SUMMATION_DOUBLE } summation;
 /* What makes a mean or variance of a sum over n values: * (float)(1/n), or / (float)n */
 typedef enum { MOMENTS_RECIPROCAL, MOMENTS_QUOTIENT } moments;
 /* Differences: the mean of (x - mean)^2, of sums as the rule says. Squares: the mean of x^2 less mean^2, at least 0; both means are then

@@ -27,7 +27,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import convert, golden, testing
+    from . import bn, convert, golden, testing
     from .bn import BatchNorm
     from .boxes import Detections, nms
     from .calibration.results import Calibration
@@ -81,6 +81,7 @@ __all__ = [
     "TrainSettings",
     "UnsupportedError",
     "WeightsError",
+    "bn",
     "check",
     "compare",
     "convert",

@@ -177,6 +177,40 @@ def test_squares_keep_nan_and_infinity() -> None:
     assert np.isposinf(layer.array("variance")[2])
 
 
+@pytest.mark.parametrize(("side", "literal", "intermediate"), VARIANTS)
+def test_sums_in_double_are_rounded_once(side: str, literal: str, intermediate: str) -> None:
+    """Each beside the float64 sum in NumPy's order: half a unit, and a hundredth for what doubles may differ by."""
+    layer = layer_after_training(replace(rule_of(side, literal, intermediate), summation="double", keep_variance="n"))
+    x, delta = X.astype(np.float64), DELTA.astype(np.float64)
+    mean, float_mean = x.mean((0, 2, 3)), layer.array("mean").astype(np.float64)
+    squares = np.square(x - spread(mean)).sum((0, 2, 3))
+    r = exact_root(layer.array("variance"), side, literal, intermediate)
+    want = {
+        "mean": mean,
+        "variance": squares / (N - 1),
+        "bias_updates": delta.sum((0, 2, 3)),
+        "scale_updates": (delta * layer.array("x_norm").astype(np.float64)).sum((0, 2, 3)),
+        "mean_delta": -(delta.sum((0, 2, 3)) * SCALES) / r,
+    }
+    if intermediate == "double":
+        want["variance_delta"] = -0.5 * (delta * (x - spread(float_mean))).sum((0, 2, 3)) * SCALES / r**3
+    for name, expected in want.items():
+        assert np.all(np.abs(layer.array(name) - expected) <= 0.51 * np.spacing(np.abs(expected).astype(np.float32))), name
+
+
+def test_sums_in_double_do_not_cancel() -> None:
+    """A mean of 1000 and a deviation of 0.01, over more values than a float sum can take: 3e-4 of the variance are lost in it."""
+    x = (1000 + 0.01 * np.random.default_rng(5).normal(size=(4, 1, 50, 50))).astype(np.float32)
+    want = x.astype(np.float64).var()
+    off = {}
+    for summation in ("serial", "double"):
+        layer = batchnorm(replace(BASE, summation=summation, normalize_variance="n"), 1, 50, 50)
+        layer.forward(x, train=True)
+        off[summation] = abs(layer.array("variance")[0] / want - 1)
+    assert off["double"] < 2.0**-24
+    assert off["serial"] > 1e-4
+
+
 # --- structs ------------------------------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,14 @@ def test_backward_equals_plain(
     compare("batchnorm_backward", variant, threads, rule, sizes, arrays(*sizes, seed, kind), drop, constant=constant)
 
 
+@pytest.mark.parametrize("drop", [frozenset(), frozenset(["x_norm"])], ids=["x_norm", "made"])
+@pytest.mark.parametrize("spatial", [255, 256, 257, 777])
+def test_sums_in_double_go_over_planes_longer_than_what_is_kept_of_them(spatial: int, drop: frozenset[str]) -> None:
+    rule = PROFILES["torch"].rule("batchnorm")
+    assert rule.summation == "double"
+    compare("batchnorm_backward", VARIANTS[0], 2, rule, (2, 5, spatial), arrays(2, 5, spatial, spatial, "grid"), drop)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_quotients_halfway_between_two_floats_are_rounded_as_by_a_division(variant: str) -> None:
     """Subnormal x over 98 gives exact halves; a product with the rounded reciprocal would be wrong for 2497 of these x."""

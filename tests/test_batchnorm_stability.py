@@ -80,7 +80,7 @@ def test_channel_of_one_value_whose_sums_are_rounded_gives_the_rounding_times_th
     x = np.full((4, 1, 5, 5), 1.2345678, np.float32)
     got = bn.forward(x, train=True)
     assert (got == got[0, 0, 0, 0]).all()
-    off = {"serial": 4 * 2.0**-23, "strided": 0, "squares": 0}[sums(profile)]
+    off = {"serial": 4 * 2.0**-23, "strided": 0, "squares": 0, "double": 0}[sums(profile)]
     assert float(x[0, 0, 0, 0]) - bn.mean.item() == off
     assert bn.variance.item() == pytest.approx(off**2 * (100 / 99 if RULES[profile].normalize_variance == "n-1" else 1), rel=3e-7)
     want = gain(profile, {"√v+1e-06": 0.3223529, "√(v+1e-05)": 1.5078915e-4, "√(v+0.001)": 1.50789e-5})
@@ -89,14 +89,21 @@ def test_channel_of_one_value_whose_sums_are_rounded_gives_the_rounding_times_th
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_mean_of_many_values_far_from_0_is_rounded_in_a_row_and_its_error_is_in_the_variance(profile):
-    """From 2^24 on a sum of floats is even, from 2^27 on a multiple of 16: there 10,001 adds 10,000. 512 parts stay below.
-    Means of squares are 8 apart there."""
+    """From 2^24 on a sum of floats is even, from 2^27 on a multiple of 16: there 10,001 adds 10,000.
+
+    512 parts stay below, and so do doubles. Means of squares are 8 apart there.
+    """
     bn = BatchNorm(1, profile=profile)
     x = np.full((16, 1, 32, 32), 10001, np.float32)
     x[:, :, ::2] += 2.0**-7
     x[:, :, 1::2] -= 2.0**-7
     bn.forward(x, train=True)
-    found = {"serial": (10000.2060546875, 0.6304102), "strided": (10001, 6.1039e-5), "squares": (10001, 0)}
+    found = {
+        "serial": (10000.2060546875, 0.6304102),
+        "strided": (10001, 6.1039e-5),
+        "squares": (10001, 0),
+        "double": (10001, 2.0**-14),
+    }
     mean, variance = found[sums(profile)]
     assert bn.mean.item() == mean
     assert bn.variance.item() == pytest.approx(variance, rel=1e-4)

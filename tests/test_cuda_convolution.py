@@ -43,7 +43,9 @@ class OnDevice:
         size: h, w, c of the input.
     """
 
-    def __init__(self, library: Library, section: str, size: tuple[int, int, int], profile: str = "pjreddie-cpu", seed: int = 0) -> None:
+    def __init__(
+        self, library: Library, section: str, size: tuple[int, int, int], profile: str = "pjreddie-cpu", seed: int = 0
+    ) -> None:
         h, w, c = size
         self.library = library
         dialect = "pjreddie" if section.startswith("deconvolutional") else "alexeyab"  # which knows the section
@@ -153,7 +155,7 @@ def test_each_profile_has_the_bits_of_its_own(library: Library, profile: str, ac
         device.check(device.input(2))
 
 
-@pytest.mark.parametrize(("side", "size"), [(64, (46, 91)), (128, (92, 92))])
+@pytest.mark.parametrize(("side", "size"), [(64, (48, 91)), (128, (92, 92))])
 def test_large_tiles_have_the_same_sums(library: Library, side: int, size: tuple[int, int]) -> None:
     """As soon as there are as many as keep a device busy: 128 blocks of two tiles of filters and 64 of pixels."""
     device = OnDevice(library, f"convolutional filters={side + side // 2} size=3", (*size, 2))
@@ -226,14 +228,26 @@ def test_cublas_multiplies_the_same_matrices(library: Library, blas: Any, name: 
     assert_near(device.on_device(x, blas=blas), device.on_cpu(x))
 
 
-@pytest.mark.parametrize(("groups", "rest"), [(1, 5), (2, 0)])
-def test_a_matrix_of_many_pixels_is_made_in_parts(library: Library, blas: Any, groups: int, rest: int) -> None:
-    """2^24 floats at a time, which with 2^14 rows are 1024 pixels."""
-    device = OnDevice(library, f"convolutional filters=16 size=2 groups={groups}", (2, 1030 + rest, 4096))
-    arrays, _ = device.arrays(device.input(1), blas=blas)
-    assert device.scratch(arrays) == 1 << 24
-    x = device.input(1)
-    assert_near(device.on_device(x, blas=blas), device.on_cpu(x))
+@pytest.mark.parametrize(
+    ("matrix", "floats"),
+    [(1, 27), (27 * 20 + 26, 27 * 20), (27 * 48, 27 * 48), (2 * 27 * 48, 2 * 27 * 48), (10 * 27 * 48, 3 * 27 * 48)],
+    ids=["a column", "columns", "an image", "images", "all"],
+)
+def test_a_matrix_is_made_in_parts(library: Library, matrix: int, floats: int) -> None:
+    """Of 6 x 8 pixels, each a column of 27, in three images."""
+    small = open_blas(library, 0, [str(emulated_blas())], matrix)
+    device = OnDevice(library, "convolutional filters=8 size=3 pad=1", (6, 8, 3))
+    x = device.input(3)
+    assert device.scratch(device.arrays(x, blas=small)[0]) == floats
+    assert_near(device.on_device(x, blas=small), device.on_cpu(x))
+
+
+def test_groups_share_a_part_of_the_matrix(library: Library) -> None:
+    small = open_blas(library, 0, [str(emulated_blas())], 2 * 27 * 20)
+    device = OnDevice(library, "convolutional filters=16 size=3 pad=1 groups=2", (6, 8, 6))
+    x = device.input(3)
+    assert device.scratch(device.arrays(x, blas=small)[0]) == 2 * 27 * 20
+    assert_near(device.on_device(x, blas=small), device.on_cpu(x))
 
 
 def test_the_scratch_is_that_of_the_blur_and_the_matrix(library: Library, blas: Any) -> None:

@@ -12,7 +12,9 @@ from pydarknetbn.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+FOUND = re.findall(r"(<!-- torch -->\n)?```python\n(.*?)```", README, flags=re.DOTALL)
+BLOCKS = [block for marked, block in FOUND if not marked]
+WITH_TORCH = [block for marked, block in FOUND if marked]
 
 
 def test_python_examples_run_and_print_what_is_shown(capsys):
@@ -25,11 +27,20 @@ def test_python_examples_run_and_print_what_is_shown(capsys):
     assert printed == shown[1]
 
 
+def test_examples_with_pytorch_run():
+    pytest.importorskip("torch", reason="torch is not installed")
+    assert WITH_TORCH
+    scope: dict[str, object] = {}
+    exec("import numpy as np\nimport pydarknetbn as dn\n", scope)
+    for block in WITH_TORCH:
+        exec(compile(block, "README.md", "exec"), scope)
+
+
 def test_first_example_is_short():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 16
 
 
-@pytest.mark.parametrize("name", ["gradients", "half", "profiles", "sections", "stability"])
+@pytest.mark.parametrize("name", ["batchnorms", "gradients", "half", "profiles", "sections", "stability"])
 def test_part_from_the_code_is_up_to_date(name, monkeypatch):
     if name == "half":
         pytest.importorskip("ml_dtypes", reason="ml_dtypes, of the extra half, is not installed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -122,7 +123,7 @@ def far_table() -> str:
     """One column a framework: how far its output is off where the mean is large beside the deviation."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     epsilon = profile_named("torch").rule("batchnorm").forward.value
-    found = {"this package": far_from_zero(lambda start: Ours(start, "torch"), epsilon)}
+    found = {f"`{name}`": far_from_zero(partial(Ours, profile=name), epsilon) for name in ("textbook", "torch")}
     found |= {heading: record[name]["far from zero"] for heading, name in _FAR.items()}
     cells = ["not a number" if value is None else _number(value) for value in found.values()]
     return f"\n| {' | '.join(found)} |\n{'|---' * len(found)}|\n| {' | '.join(cells)} |\n"

@@ -8,7 +8,15 @@ from pathlib import Path
 import half_sums
 import parity_table
 from gradient_distance import SHAPES, distance
-from pydarknetbn.dialect import DIALECTS, EVIDENCE, EpsilonRule, Profile, profiles
+from pydarknetbn.dialect import (
+    CONVENTIONS_OF_STATISTICS,
+    DARKNET_STATISTICS,
+    DIALECTS,
+    EVIDENCE,
+    EpsilonRule,
+    Profile,
+    profiles,
+)
 from pydarknetbn.layers import BUILDERS
 from stability import COLUMNS, behavior
 
@@ -78,6 +86,22 @@ def stability_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
+_MOMENTUM = {"new": "the new value", "old": "the old value", "factors": "none: two factors"}
+
+
+def batchnorm_table() -> str:
+    """One line for all profiles of the same variances, momentum and start."""
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for profile in profiles():
+        rule, theirs = profile.rule("batchnorm"), CONVENTIONS_OF_STATISTICS.get(profile.name, DARKNET_STATISTICS)
+        cells = (rule.normalize_variance, rule.keep_variance, _MOMENTUM[theirs.momentum], f"{theirs.initial_variance:g}")
+        shown.setdefault(cells, []).append(f"`{profile.name}`")
+    rows = ["| profile | normalizes by the variance over | keeps that over | its momentum weighs | rolling variance starts at |"]
+    rows.append("|---" * 5 + "|")
+    rows += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in shown.items()]
+    return "\n" + "\n".join(rows) + "\n"
+
+
 def half_table() -> str:
     """One line for each half type and type of the sums: the worst channel's errors."""
     names = ("mean", "variance", "output")
@@ -92,6 +116,7 @@ def half_table() -> str:
 
 PARTS = {
     "profiles": profile_table,
+    "batchnorms": batchnorm_table,
     "sections": section_table,
     "gradients": gradient_table,
     "stability": stability_table,

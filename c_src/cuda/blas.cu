@@ -20,6 +20,7 @@ typedef int (*multiply)(void *handle, int transpose_a, int transpose_b, int m, i
 
 struct gpu_blas {
     int device;
+    size_t matrix;
     void *library, *handle;
     free_handle destroy;
     set_stream on;
@@ -55,11 +56,11 @@ gpu_status begin(gpu_blas *b, const char *path) {
 
 } // namespace
 
-gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path) {
+gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path, size_t matrix) {
     *blas = nullptr;
     gpu_blas *made = new (std::nothrow) gpu_blas();
     if (!made) return gpu_fail("no memory on the host");
-    made->device = device;
+    made->device = device, made->matrix = matrix;
     gpu_status s = begin(made, path);
     if (s == GPU_OK)
         *blas = made;
@@ -76,6 +77,10 @@ void gpu_close_blas(gpu_blas *blas) {
         (void)blas->destroy(blas->handle);
     }
     delete blas;
+}
+
+size_t matrix_floats(const gpu_blas *blas) {
+    return blas->matrix;
 }
 
 gpu_status multiply_rows(gpu_blas *blas, const product &p, cudaStream_t stream) {

@@ -15,6 +15,9 @@ struct product {
     bool right_transposed;
 };
 
+/* What gpu_open_blas was told */
+size_t matrix_floats(const gpu_blas *blas);
+
 gpu_status multiply_rows(gpu_blas *blas, const product &p, cudaStream_t stream);
 
 #endif

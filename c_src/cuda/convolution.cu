@@ -8,8 +8,12 @@ gpu_status describe_convolution(convolution_gpu *v, const convolution_shape &s, 
            pad_x = s.direct ? 0 : s.pad_x;
     size_t area = s.size * s.size, pixels = s.out_h * s.out_w; /* a layer that was made has sizes whose products fit */
     const double images = (double)batch, values = (double)s.c * (double)h * (double)w, depth = (double)s.c * (double)area;
-    const double sizes[] = {values,      (double)(h + 2 * pad_y), (double)(w + 2 * pad_x), depth,
-                            (double)s.n, images * (double)pixels, images * (double)groups};
+    const double sizes[] = {values,
+                            (double)(h + 2 * pad_y),
+                            (double)(w + 2 * pad_x),
+                            images * (double)pixels,
+                            images * (double)groups * (double)s.n,
+                            (double)groups * depth};
     for (double size : sizes)
         if (size > INT_MAX)
             return gpu_fail(
@@ -40,7 +44,7 @@ static bool is_narrow(const convolution_gpu &v) {
 }
 
 size_t convolution_scratch(const convolution_gpu &v, const gpu_arrays *a) {
-    return a->blas && !is_narrow(v) ? blas_floats(v) : 0;
+    return a->blas && !is_narrow(v) ? blas_floats(a->blas, v) : 0;
 }
 
 gpu_status convolve_gpu(const convolution_gpu &v, const gpu_arrays *a, float *matrix) {

@@ -24,7 +24,7 @@ cudaError_t convolve_tiled_gpu(const convolution_gpu &v, cudaStream_t stream);
 
 /* The product of matrices by cuBLAS, which sums in an order of its own; matrix: blas_floats() of room, 0 where the image is the matrix.
  * connect: of one group and images of one pixel, all images at once */
-size_t blas_floats(const convolution_gpu &v);
+size_t blas_floats(const gpu_blas *blas, const convolution_gpu &v);
 gpu_status convolve_blas_gpu(gpu_blas *blas, const convolution_gpu &v, float *matrix, cudaStream_t stream);
 gpu_status connect_blas_gpu(gpu_blas *blas, const convolution_gpu &v, cudaStream_t stream);
 

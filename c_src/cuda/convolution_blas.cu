@@ -1,25 +1,36 @@
 /* Convolution as a product of matrices: im2col on the device, a part of the pixels at a time, and cuBLAS. */
 #include "blas.h"
 #include "convolution.h"
-#include "each.cuh"
 
 namespace {
 
-constexpr size_t MATRIX_FLOATS =
-    1 << 24; /* that a matrix has at most, unless one column of it has more: 64 MiB, about a cache's size */
+constexpr size_t THREADS = 128, WANTED_BLOCKS = 4096, MOST_ROWS = 65535;
 
 /* matrix[image][group][k][j] for the pixels first..first + count of the images from `image` on */
-struct column_value {
-    convolution_gpu v;
-    unsigned image, first, count;
+struct part {
+    unsigned image, images, first, count;
     float *matrix;
-    __device__ void operator()(size_t i) const {
-        size_t row = i / count, group = row / v.depth % v.groups, own = image + row / v.depth / v.groups;
-        const float *from = v.input + own * v.image_floats + group * v.group_floats;
-        window at = window_of(v, from, first + (unsigned)(i % count));
-        matrix[i] = value_under(v, at, element_of(v, (unsigned)(row % v.depth)));
-    }
 };
+
+/* grid: pixels, rows of the matrix */
+__global__ void matrix_kernel(convolution_gpu v, part p) {
+    unsigned j = blockIdx.x * blockDim.x + threadIdx.x, rows = p.images * v.groups * v.depth;
+    if (j >= p.count) return;
+    window at = window_of(v, nullptr, p.first + j);
+    for (unsigned row = blockIdx.y; row < rows; row += gridDim.y) {
+        unsigned group = row / v.depth % v.groups, image = p.image + row / v.depth / v.groups;
+        at.image = v.input + image * v.image_floats + group * v.group_floats;
+        p.matrix[(size_t)row * p.count + j] = value_under(v, at, element_of(v, row % v.depth));
+    }
+}
+
+cudaError_t make_matrix(const convolution_gpu &v, const part &p, cudaStream_t stream) {
+    size_t across = (p.count + THREADS - 1) / THREADS, rows = (size_t)p.images * v.groups * v.depth,
+           down = WANTED_BLOCKS / across + 1;
+    down = down < rows ? down : rows;
+    LAUNCH((matrix_kernel), dim3((unsigned)across, (unsigned)(down < MOST_ROWS ? down : MOST_ROWS)), THREADS, stream)(v, p);
+    return cudaGetLastError();
+}
 
 /* A convolution of one pixel reads the image as it is. */
 bool is_matrix(const convolution_gpu &v) {
@@ -35,12 +46,13 @@ unsigned at_most(size_t n, unsigned most) {
 }
 
 /* Pixels of an image, and whole images of one group, that a matrix is made of at a time */
-unsigned pixels_at_once(const convolution_gpu &v) {
-    return at_most(MATRIX_FLOATS / rows_of(v), v.pixels);
+unsigned pixels_at_once(const gpu_blas *blas, const convolution_gpu &v) {
+    return at_most(matrix_floats(blas) / rows_of(v), v.pixels);
 }
 
-unsigned images_at_once(const convolution_gpu &v) {
-    return v.groups == 1 && pixels_at_once(v) == v.pixels ? at_most(MATRIX_FLOATS / (rows_of(v) * v.pixels), v.images) : 1;
+unsigned images_at_once(const gpu_blas *blas, const convolution_gpu &v) {
+    bool whole = v.groups == 1 && pixels_at_once(blas, v) == v.pixels;
+    return whole ? at_most(matrix_floats(blas) / (rows_of(v) * v.pixels), v.images) : 1;
 }
 
 /* Of one group, whose image of v.pixels columns is read as it is */
@@ -53,22 +65,22 @@ product product_of(const convolution_gpu &v, unsigned group) {
     return p;
 }
 
-/* All groups of the images from `image` on, or several images of one group */
-gpu_status multiply_columns(gpu_blas *blas, const convolution_gpu &v, const column_value &c, unsigned images, cudaStream_t stream) {
-    gpu_status s = gpu_check(each(images * rows_of(v) * c.count, c, stream), "the matrix of a convolution");
+/* All groups of an image, or several images of one group */
+gpu_status multiply_part(gpu_blas *blas, const convolution_gpu &v, const part &m, cudaStream_t stream) {
+    gpu_status s = gpu_check(make_matrix(v, m, stream), "the matrix of a convolution");
     if (s != GPU_OK) return s;
     product p = product_of(v, 0);
-    p.columns = p.right_row = (int)c.count, p.count = (int)(images * v.groups);
+    p.columns = p.right_row = (int)m.count, p.count = (int)(m.images * v.groups);
     p.left_step = v.groups > 1 ? (size_t)v.n * v.depth : 0;
-    p.right = c.matrix, p.right_step = (size_t)v.depth * c.count;
-    p.out += (size_t)c.image * v.groups * v.n * v.pixels + c.first, p.out_step = (size_t)v.n * v.pixels;
+    p.right = m.matrix, p.right_step = (size_t)v.depth * m.count;
+    p.out += (size_t)m.image * v.groups * v.n * v.pixels + m.first, p.out_step = (size_t)v.n * v.pixels;
     return multiply_rows(blas, p, stream);
 }
 
 } // namespace
 
-size_t blas_floats(const convolution_gpu &v) {
-    return is_matrix(v) ? 0 : images_at_once(v) * rows_of(v) * pixels_at_once(v);
+size_t blas_floats(const gpu_blas *blas, const convolution_gpu &v) {
+    return is_matrix(v) ? 0 : images_at_once(blas, v) * rows_of(v) * pixels_at_once(blas, v);
 }
 
 gpu_status convolve_blas_gpu(gpu_blas *blas, const convolution_gpu &v, float *matrix, cudaStream_t stream) {
@@ -77,11 +89,11 @@ gpu_status convolve_blas_gpu(gpu_blas *blas, const convolution_gpu &v, float *ma
         for (unsigned group = 0; s == GPU_OK && group < v.groups; ++group) s = multiply_rows(blas, product_of(v, group), stream);
         return s;
     }
-    unsigned pixels = pixels_at_once(v), images = images_at_once(v);
+    unsigned pixels = pixels_at_once(blas, v), images = images_at_once(blas, v);
     for (unsigned image = 0; image < v.images; image += images)
         for (unsigned first = 0; s == GPU_OK && first < v.pixels; first += pixels) {
-            column_value c = {v, image, first, at_most(v.pixels - first, pixels), matrix};
-            s = multiply_columns(blas, v, c, at_most(v.images - image, images), stream);
+            part p = {image, at_most(v.images - image, images), first, at_most(v.pixels - first, pixels), matrix};
+            s = multiply_part(blas, v, p, stream);
         }
     return s;
 }

@@ -4,15 +4,16 @@
 
 namespace {
 
-constexpr size_t THREADS = 256, MOST_BLOCKS = 1 << 20;
+constexpr size_t THREADS = 128, MOST_ROWS = 65535;
 
+/* grid: pixels of a plane, planes (image, group, filter) */
 __global__ void convolve_plain_kernel(convolution_gpu v) {
-    size_t all = (size_t)v.images * v.groups * v.n * v.pixels, step = (size_t)gridDim.x * blockDim.x;
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
-        size_t filter = i / v.pixels % ((size_t)v.groups * v.n), group = filter / v.n;
-        size_t image = i / v.pixels / v.n / v.groups;
-        window at = window_of(v, v.input + image * v.image_floats + group * v.group_floats, (unsigned)(i % v.pixels));
-        const float *weights = v.weights + filter * v.depth;
+    unsigned pixel = blockIdx.x * blockDim.x + threadIdx.x, filters = v.groups * v.n;
+    if (pixel >= v.pixels) return;
+    for (unsigned plane = blockIdx.y; plane < v.images * filters; plane += gridDim.y) {
+        unsigned image = plane / filters, filter = plane % filters;
+        window at = window_of(v, v.input + image * v.image_floats + filter / v.n * v.group_floats, pixel);
+        const float *weights = v.weights + (size_t)filter * v.depth;
         float sum = 0;
         unsigned k = 0;
         for (unsigned channel = 0; channel < v.c; ++channel)
@@ -21,14 +22,15 @@ __global__ void convolve_plain_kernel(convolution_gpu v) {
                     element e = {channel, (int)(row * v.dilation), (int)(column * v.dilation)};
                     sum += weights[k] * value_under(v, at, e);
                 }
-        v.output[i] = sum;
+        v.output[(size_t)plane * v.pixels + pixel] = sum;
     }
 }
 
 } // namespace
 
 cudaError_t convolve_plain_gpu(const convolution_gpu &v, cudaStream_t stream) {
-    size_t blocks = ((size_t)v.images * v.groups * v.n * v.pixels + THREADS - 1) / THREADS;
-    LAUNCH((convolve_plain_kernel), (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), THREADS, stream)(v);
+    size_t planes = (size_t)v.images * v.groups * v.n;
+    dim3 grid((unsigned)((v.pixels + THREADS - 1) / THREADS), (unsigned)(planes < MOST_ROWS ? planes : MOST_ROWS));
+    LAUNCH((convolve_plain_kernel), grid, THREADS, stream)(v);
     return cudaGetLastError();
 }

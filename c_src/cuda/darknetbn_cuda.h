@@ -87,8 +87,9 @@ typedef struct {
     int plain; /* one thread for each output, as the faster kernels, which have the same bits, are specified */
 } gpu_arrays;
 
-/* cuBLAS from that file, for one device; it is opened while the process runs, never linked. */
-gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path);
+/* cuBLAS from that file, for one device; it is opened while the process runs, never linked. A convolution's matrix is made in parts of
+ * so many floats, or of one column where that has more. */
+gpu_status gpu_open_blas(gpu_blas **blas, int device, const char *path, size_t matrix);
 void gpu_close_blas(gpu_blas *blas);
 
 /* Layers forward. scratch: how many floats a->scratch has to have for such a call, whose batch and blas are set; its arrays are not

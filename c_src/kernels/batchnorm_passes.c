@@ -11,6 +11,10 @@ static int is_strided(const batchnorm_rule *rule) {
            rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT;
 }
 
+static int is_double(const batchnorm_rule *rule) {
+    return rule->summation == SUMMATION_DOUBLE && rule->quotients == PRECISION_DOUBLE && rule->products == PRECISION_DOUBLE;
+}
+
 static void squares_of_channels(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     for (size_t f = begin; f < end; ++f) batchnorm_moments_of_squares(context, f);
@@ -23,6 +27,8 @@ void batchnorm_train(const batchnorm_pass *p) {
         batchnorm_infer(p);
     } else if (is_serial(p->rule))
         batchnorm_train_serial(p);
+    else if (is_double(p->rule))
+        batchnorm_train_double(p);
     else if (is_strided(p->rule))
         batchnorm_train_strided(p);
     else
@@ -32,6 +38,8 @@ void batchnorm_train(const batchnorm_pass *p) {
 void batchnorm_backward(const batchnorm_pass *p) {
     if (is_serial(p->rule))
         batchnorm_backward_serial(p);
+    else if (is_double(p->rule))
+        batchnorm_backward_double(p);
     else if (is_strided(p->rule))
         batchnorm_backward_strided(p);
     else

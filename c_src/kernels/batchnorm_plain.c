@@ -132,7 +132,10 @@ static void normalize_plain(const batchnorm_pass *p) {
 }
 
 void batchnorm_train_plain(const batchnorm_pass *p) {
-    moments_plain(p);
+    if (p->rule->summation == SUMMATION_DOUBLE && p->rule->variance_formula == VARIANCE_FORMULA_DIFFERENCES)
+        batchnorm_moments_plain(p);
+    else
+        moments_plain(p);
     normalize_plain(p);
 }
 
@@ -196,8 +199,12 @@ static float delta_of_input(const batchnorm_pass *p, size_t i, size_t f) {
 }
 
 void batchnorm_backward_plain(const batchnorm_pass *p) {
-    updates_plain(p);
+    int wide = p->rule->summation == SUMMATION_DOUBLE;
+    if (wide)
+        batchnorm_delta_sums_plain(p);
+    else
+        updates_plain(p);
     for (size_t i = 0; i < floats_of(p); ++i) p->output[i] = p->input[i] * p->scales[channel(p, i)];
-    if (!p->constant) statistics_deltas_plain(p);
+    if (!wide && !p->constant) statistics_deltas_plain(p);
     for (size_t i = 0; i < floats_of(p); ++i) p->output[i] = delta_of_input(p, i, channel(p, i));
 }

@@ -36,6 +36,18 @@ size_t batchnorm_constants_size(size_t c);
 void batchnorm_constants(const batchnorm_pass *p, float *constants);
 void batchnorm_infer_values(const batchnorm_pass *p, const float *constants, float *x, size_t n, size_t channel);
 
+/* ---- batchnorm_moments.c ---------------------------------------------------------------------------------------------------- */
+
+/* batchnorm_train and batchnorm_backward of the rules that is_double() of batchnorm_passes.c names */
+void batchnorm_train_double(const batchnorm_pass *p);
+void batchnorm_backward_double(const batchnorm_pass *p);
+
+/* ---- batchnorm_moments_plain.c ---------------------------------------------------------------------------------------------- */
+
+/* The same, one loop a formula: mean, variance and kept; and of a backward all but the delta of the input */
+void batchnorm_moments_plain(const batchnorm_pass *p);
+void batchnorm_delta_sums_plain(const batchnorm_pass *p);
+
 /* ---- convolution.c ---------------------------------------------------------------------------------------------------------- */
 
 /* What is done to values of one output channel, or filter, as soon as their sums are complete, while they are in a cache */

@@ -8,21 +8,21 @@ import numpy as np
 
 from .. import _native
 from .._native import Array, lib
-from ..dialect import profile_named
-from ..errors import DtypeError, ShapeError, StateError
+from ..errors import StateError
+from .core import PARAMETERS, WORKING, apart, made, resize, view_of
+from .settings import Rolling, Settings
+from .shapes import checked
+from .torch_modules import module_like, read_module
 
 __all__ = ["BatchNorm"]
 
-_PARAMETERS = ("scales", "biases", "rolling_mean", "rolling_variance")
-_WORKING = ("x", "x_norm")
-_WORKING_CHANNELS = ("mean", "variance", "scale_updates", "bias_updates", "mean_delta", "variance_delta")
-
 
 class BatchNorm:
-    """Batch normalization over axis 1 of (N, C) or (N, C, H, W), as the named profile computes it.
+    """Batch normalization over axis 1 of (N, C), (N, C, L), (N, C, H, W) or (N, C, D, H, W), as the named profile computes it.
 
     Training: mean and variance of the batch normalise it, and the rolling arrays move by the profile's two factors. Inference: the
-    rolling arrays normalise, and nothing changes. Fresh rolling arrays are 0, as in every fork.
+    rolling arrays normalise, and nothing changes. They start as the profile's program starts them: the mean at 0, the variance at
+    0 in every fork and at 1 in most frameworks.
 
     Views onto the layer's own memory, by Darknet's names: `scales biases rolling_mean rolling_variance` (C), after a training
     forward `mean variance x x_norm`, after a backward `scale_updates bias_updates mean_delta variance_delta`. Assigning to one of
@@ -33,11 +33,15 @@ class BatchNorm:
         channels: C.
         profile: name of a profile, see `profiles()`.
         affine: False keeps scales at 1 and biases at 0: update changes neither.
-        track_statistics: False leaves the rolling arrays as they are, in training too. Switchable at any time.
+        track_statistics: False normalises with the batch's statistics always, in inference too, and leaves the rolling arrays as
+            they are. Switchable at any time.
         allow_degenerate: one value for each channel in training gives the fork's own NaN instead of an error.
+        epsilon: replaces the value of each of the profile's epsilons, which stay on their sides of the root.
+        rolling: two factors (keep, add) of the old value and of the new, whatever a framework's momentum means; or "cumulative",
+            the mean of all batches. None: the profile's.
 
     Raises:
-        ValueError: no such profile, or channels below 1.
+        ValueError: no such profile, channels below 1, an epsilon below 0, or factors that are no two numbers.
 
     Source: pjreddie/darknet src/batchnorm_layer.c, and the profile's `sources`.
     """
@@ -46,6 +50,8 @@ class BatchNorm:
     biases: Array
     rolling_mean: Array
     rolling_variance: Array
+    output: Array
+    delta: Array
 
     def __init__(
         self,
@@ -55,66 +61,99 @@ class BatchNorm:
         affine: bool = True,
         track_statistics: bool = True,
         allow_degenerate: bool = False,
+        epsilon: float | None = None,
+        rolling: Rolling | None = None,
     ) -> None:
         if not isinstance(channels, int | np.integer) or isinstance(channels, bool) or channels < 1:
             raise ValueError(f"expected channels of 1 or more, got {channels!r}")
-        self._profile = profile_named(profile)
+        self._settings = Settings(
+            profile=profile, affine=affine, allow_degenerate=allow_degenerate, epsilon=epsilon, rolling=rolling
+        )
         self._channels = int(channels)
-        self._allow_degenerate = allow_degenerate
         self._shape: tuple[int, ...] | None = None
-        self._output: Array | None = None
-        self._delta: Array | None = None
-        rule = _native.rule("batchnorm_rule", self._profile.rule("batchnorm"))
-        self._layer = _native.make("batchnorm", self._channels, 1, 1, rule)
-        self._frozen_parameters = not affine
+        self._returned: dict[str, Array] = {}  # by the names output and delta
+        self._layer = made(self._channels, self._settings)
         self._layer.freeze_parameters = not affine
+        self._frozen_statistics = False
         self.track_statistics = track_statistics
+        self.reset()
+
+    @classmethod
+    def from_torch(cls, module: Any, *, profile: str = "torch") -> BatchNorm:
+        """A layer that computes what a module of PyTorch does, with copies of its arrays; `train=False` is its evaluation mode.
+
+        Args:
+            module: BatchNorm1d, BatchNorm2d, BatchNorm3d or SyncBatchNorm, of which this is one process.
+            profile: whose arithmetic. One with its epsilon outside the root keeps that, and the rolling variance changes so that
+                the inference does not; every other takes the module's.
+
+        Raises:
+            MissingExtraError: PyTorch is not installed.
+            TypeError: another module.
+            ValueError: no such profile.
+
+        Warns:
+            DarknetWarning: what the layer does otherwise than the module; arrays of float64, which are rounded to float32.
+        """
+        carried = read_module(module, profile)
+        bn = cls(carried.channels, **carried.settings.options(), track_statistics=carried.tracks)
+        for name, array in carried.arrays.items():
+            setattr(bn, name, array)
+        bn._layer.num_batches_tracked = carried.batches
+        bn.freeze(parameters=carried.frozen_parameters, statistics=carried.frozen_statistics)
+        return bn
+
+    def to_torch(self, *, dims: int | None = None) -> Any:
+        """A module of PyTorch with copies of the arrays: in profile `torch` the same computation, else the nearest there is.
+
+        A module has one epsilon, inside the root, and normalises over n. Where this profile has its epsilon e outside, the module's
+        is e^2, and its running variance is such that the inference is the same.
+
+        Args:
+            dims: 1, 2 or 3 for BatchNorm1d, BatchNorm2d or BatchNorm3d; None: as the last x needs it, and 2 before any.
+
+        Raises:
+            MissingExtraError: PyTorch is not installed.
+            ValueError: dims is another number.
+
+        Warns:
+            DarknetWarning: what the module does otherwise than this layer.
+        """
+        if dims is None:
+            dims = max(self.output.ndim - 2, 1) if "output" in self._returned else 2
+        return module_like(self._layer, self._settings, dims=dims, tracks=self._tracks, frozen_statistics=self._frozen_statistics)
 
     def __repr__(self) -> str:
-        return f"BatchNorm({self._channels}, profile={self.profile!r})"
+        tracking = "" if self.track_statistics else ", track_statistics=False"
+        return f"BatchNorm({self._channels}, {self._settings.described()}{tracking})"
 
     @property
     def profile(self) -> str:
         """Name of the profile."""
-        return self._profile.name
-
-    @property
-    def output(self) -> Array:
-        """What the last forward returned.
-
-        Raises:
-            StateError: no forward yet.
-        """
-        if self._output is None:
-            raise self._missing("output")
-        return self._output
-
-    @property
-    def delta(self) -> Array:
-        """What the last backward returned.
-
-        Raises:
-            StateError: no backward yet.
-        """
-        if self._delta is None:
-            raise self._missing("delta")
-        return self._delta
+        return self._settings.profile
 
     @property
     def track_statistics(self) -> bool:
-        """Whether a training forward moves the rolling arrays."""
-        return not self._layer.freeze_statistics
+        """Whether there are rolling arrays in use: training moves them, unless they are frozen, and inference reads them."""
+        return self._tracks
 
     @track_statistics.setter
     def track_statistics(self, value: bool) -> None:
-        self._layer.freeze_statistics = not value
+        self._tracks = bool(value)
+        self._layer.freeze_statistics = self._frozen_statistics or not self._tracks
+
+    @property
+    def num_batches_tracked(self) -> int:
+        """How many training forwards moved the rolling arrays since they were made or reset."""
+        return int(self._layer.num_batches_tracked)
 
     def forward(self, x: Array, *, train: bool, cache: bool | None = None, out: Array | None = None) -> Array:
         """Normalises a batch.
 
         Args:
-            x: (N, C) or (N, C, H, W), float32, C order.
-            train: normalise with the batch's statistics and move the rolling arrays; else normalise with these.
+            x: (N, C), (N, C, L), (N, C, H, W) or (N, C, D, H, W), float32, C order.
+            train: normalise with the batch's statistics and move the rolling arrays; else normalise with these. Without
+                `track_statistics` both normalise with the batch's, and False leaves everything as the last training forward did.
             cache: keep x for a backward; None: as train says.
             out: array of x's shape to write to.
 
@@ -125,18 +164,22 @@ class BatchNorm:
             DtypeError, ShapeError: x is not as told.
             NumericsError: one value for each channel in training, where the profile divides by n-1.
         """
-        x = self._checked(x, "x")
+        x = checked(x, "x", self._channels)
         result = _native.output_array(out, x.shape)
+        cache = train if cache is None else cache
+        disturbs = self._tracks or train or cache
+        layer = self._layer if disturbs else apart(self._layer, self._settings, x.shape)
         state = _native.ffi.new("network_state *")
         pointer = _native.floats(x)
-        state.input, state.batch, state.train = pointer, x.shape[0], train
-        state.cache = train if cache is None else cache
-        state.allow_degenerate = self._allow_degenerate
+        state.input, state.batch, state.train, state.cache = pointer, x.shape[0], train or not self._tracks, cache
+        state.allow_degenerate = self._settings.allow_degenerate
         where = f"{self!r} on an x of shape {x.shape}"
-        _native.check(lib.check_batchnorm_layer(self._layer, x.size // self._channels, state), where)
-        self._resize(x.shape)
-        _native.check(lib.forward_batchnorm_layer(self._layer, state, _native.floats(result)), where)
-        self._output = result
+        _native.check(lib.check_batchnorm_layer(layer, x.size // self._channels, state), where)
+        if disturbs:
+            resize(self._layer, x.shape)
+            self._shape = x.shape
+        _native.check(lib.forward_batchnorm_layer(layer, state, _native.floats(result)), where)
+        self._returned["output"] = result
         return result
 
     def backward(self, delta: Array, *, train: bool = True, out: Array | None = None) -> Array:
@@ -144,7 +187,8 @@ class BatchNorm:
 
         Args:
             delta: of the shape of the last x.
-            train: False gives the fork's backward outside training, see the rule's `eval_statistics`.
+            train: False gives the fork's backward outside training, see the rule's `eval_statistics`; without `track_statistics`
+                there is no difference.
             out: array of delta's shape to write to.
 
         Returns:
@@ -153,7 +197,7 @@ class BatchNorm:
         Raises:
             StateError: no training forward before it, an inference forward since, or one of another shape.
         """
-        delta = self._checked(delta, "delta")
+        delta = checked(delta, "delta", self._channels)
         result = _native.output_array(out, delta.shape)
         if self._shape is None:
             raise StateError(f"{self!r}: backward needs a training forward before it; call forward(x, train=True)")
@@ -163,10 +207,10 @@ class BatchNorm:
                 "call forward(x, train=True) with an x of delta's shape"
             )
         state = _native.ffi.new("network_state *")
-        state.batch, state.train = delta.shape[0], train
+        state.batch, state.train = delta.shape[0], train or not self._tracks
         status = lib.backward_batchnorm_layer(self._layer, _native.floats(delta), _native.floats(result), state)
         _native.check(status, f"{self!r} backward(train={train})")
-        self._delta = result
+        self._returned["delta"] = result
         return result
 
     def update(self, *, learning_rate: float, momentum: float, decay: float, batch: int) -> None:
@@ -188,64 +232,37 @@ class BatchNorm:
 
         With parameters alone, the statistics still drift in every training forward, which surprises many.
         """
-        self._layer.freeze_parameters = parameters or self._frozen_parameters
-        self.track_statistics = not statistics
+        self._layer.freeze_parameters = parameters or not self._settings.affine
+        self._frozen_statistics = bool(statistics)
+        self.track_statistics = self._tracks
 
     def reset(self, *, statistics: bool = True, parameters: bool = False) -> None:
-        """Sets the rolling arrays to 0, and scales to 1 and biases to 0."""
+        """Sets the rolling arrays to what they started from and their count to 0; scales to 1 and biases to 0."""
         _native.check(lib.reset_batchnorm_layer(self._layer, statistics, parameters))
+        if statistics:
+            self.rolling_variance[...] = self._settings.initial_variance
 
     def snapshot(self) -> BatchNorm:
-        """A layer with copies of the parameters and rolling arrays; what either does later leaves the other alone."""
-        copy = BatchNorm(
-            self._channels,
-            profile=self.profile,
-            affine=not self._frozen_parameters,
-            track_statistics=self.track_statistics,
-            allow_degenerate=self._allow_degenerate,
-        )
-        copy._layer.freeze_parameters = self._layer.freeze_parameters
-        for name in _PARAMETERS:
+        """A layer with copies of the parameters, rolling arrays and their count; what either does later leaves the other alone."""
+        copy = BatchNorm(self._channels, **self._settings.options(), track_statistics=self._tracks)
+        copy.freeze(parameters=bool(self._layer.freeze_parameters), statistics=self._frozen_statistics)
+        copy._layer.num_batches_tracked = self._layer.num_batches_tracked
+        for name in PARAMETERS:
             setattr(copy, name, getattr(self, name))
         return copy
 
     def __getattr__(self, name: str) -> Any:
-        if name in _PARAMETERS or name in _WORKING_CHANNELS:
-            shape: tuple[int, ...] = (self._channels,)
-        elif name in _WORKING:
-            shape = (getattr(self._layer, f"{name}_batch"), *(self._shape or ())[1:])
-        else:
+        if name in PARAMETERS or name in WORKING:
+            return view_of(self._layer, name, self._shape or (), described=repr(self))
+        if name not in ("output", "delta"):
             raise AttributeError(f"BatchNorm has no {name}")
-        if name == "x_norm" and shape[0]:
-            _native.check(lib.make_x_norm(self._layer), repr(self))
-        pointer = getattr(self._layer, name)
-        if pointer == _native.ffi.NULL or shape[0] == 0:
-            raise self._missing(name)
-        return _native.view(pointer, shape)
-
-    def _missing(self, name: str) -> StateError:
-        return StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that makes it")
+        if name not in self._returned:
+            raise StateError(f"{self!r} has no {name} yet; it comes with the forward or backward that returns it")
+        return self._returned[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _PARAMETERS:
+        if name not in PARAMETERS:
             super().__setattr__(name, value)
             return
         _native.input_array(value, name, (self._channels,))
         getattr(self, name)[...] = value
-
-    def _checked(self, array: object, name: str) -> Array:
-        if not isinstance(array, np.ndarray):
-            raise DtypeError(f"expected {name} to be a NumPy array of float32, got {type(array).__name__}")
-        if array.dtype.name in ("float16", "bfloat16"):
-            instead = f"bn.forward_half and bn.backward_half take it, and {name}.astype(numpy.float32) fits here"
-            raise DtypeError(f"expected {name} of float32, got {array.dtype}; {instead}")
-        if array.ndim not in (2, 4):
-            wanted = f"(N, {self._channels}) or (N, {self._channels}, H, W)"
-            raise ShapeError(f"expected {name} of shape {wanted}, got {array.shape}")
-        return _native.input_array(array, name, ("N", self._channels, "H", "W")[: array.ndim])
-
-    def _resize(self, shape: tuple[int, ...]) -> None:
-        h, w = shape[2:] if len(shape) == 4 else (1, 1)
-        if (self._layer.h, self._layer.w) != (h, w):
-            _native.check(lib.resize_batchnorm_layer(self._layer, h, w))
-        self._shape = shape

@@ -14,7 +14,9 @@ from .library import Library
 __all__ = ["candidates", "open_blas"]
 
 _VERSIONS = (13, 12, 11)
-_HOW = "install it with `pip install nvidia-cublas` (nvidia-cublas-cu12 for a driver of CUDA 12), or put its folder on LD_LIBRARY_PATH"
+_HOW = (
+    "install it with `pip install nvidia-cublas` (nvidia-cublas-cu12 for a driver of CUDA 12), or put its folder on LD_LIBRARY_PATH"
+)
 
 
 def candidates() -> Iterator[str]:
@@ -27,13 +29,14 @@ def candidates() -> Iterator[str]:
         yield name
 
 
-def open_blas(library: Library, device: int, paths: Sequence[str] | None = None) -> Any:
+def open_blas(library: Library, device: int, paths: Sequence[str] | None = None, matrix: int = 1 << 24) -> Any:
     """A `gpu_blas` for one device, which closes with its last reference; for one thread at a time.
 
     Args:
         library: that computes with it.
         device: number of the device.
         paths: to try in turn; None: `candidates()`.
+        matrix: floats that the matrix of a convolution has at a time; 2^24, 64 MiB, are about what a device's cache holds.
 
     Raises:
         DeviceError: there is none that begins; says what to install, and why the last one that is there did not.
@@ -41,7 +44,7 @@ def open_blas(library: Library, device: int, paths: Sequence[str] | None = None)
     made, reason = library.ffi.new("gpu_blas **"), ""
     for path in candidates() if paths is None else paths:
         _open_beside(path)
-        if library.functions.gpu_open_blas(made, device, path.encode()) == library.functions.GPU_OK:
+        if library.functions.gpu_open_blas(made, device, path.encode(), matrix) == library.functions.GPU_OK:
             return library.ffi.gc(made[0], library.functions.gpu_close_blas)
         said = library.ffi.string(library.functions.gpu_message()).decode(errors="replace")
         if "No such file" not in said:
@@ -50,7 +53,7 @@ def open_blas(library: Library, device: int, paths: Sequence[str] | None = None)
 
 
 def _open_beside(path: str) -> None:
-    """cuBLAS needs a second library, which lies beside it and not where the loader looks."""
+    """The second library that cuBLAS needs, which lies beside it and not where the loader looks."""
     other = Path(path.replace("libcublas.so", "libcublasLt.so"))
     if other.is_absolute() and other.exists():
         ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)

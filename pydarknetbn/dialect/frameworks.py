@@ -54,7 +54,6 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
         training: of what a program does beyond the layers.
     """
     at_five, at_three = EpsilonRule(1e-5, "inside", "double"), EpsilonRule(1e-3, "inside", "double")
-    torch = _with_epsilon(base, at_five, keep_variance="n-1", rolling_keep=0.9, rolling_add=0.1)
     onnx = _with_epsilon(base, at_five, rolling_keep=0.9, rolling_add=0.1)
     of = _Maker(layers, training)
     return (
@@ -65,7 +64,7 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
             forward="what Darknets built with cuDNN hand to it: .00001 and .01, pjreddie src/batchnorm_layer.c:205,208",
             keep_variance="cuDNN's documentation of cudnnBatchNormalizationForwardTraining: unbiased in the running variance",
         ),
-        of.profile("torch", "run", torch, forward="torch/nn/modules/batchnorm.py", keep_variance="aten/native/Normalization.cpp"),
+        _torch(of, base, at_five),
         of.profile("keras", "run", _with_epsilon(base, at_three), forward="keras/src/layers/normalization/batch_normalization.py"),
         of.profile(
             "flax",
@@ -90,6 +89,17 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
             forward="src/caffe/layers/batch_norm_layer.cpp",
             rolling_add="the same; its third blob counts the factors, and divides mean and variance",
         ),
+    )
+
+
+def _torch(of: _Maker, base: BatchNormRule, epsilon: EpsilonRule) -> Profile:
+    return of.profile(
+        "torch",
+        "run",
+        _with_epsilon(base, epsilon, keep_variance="n-1", rolling_keep=0.9, rolling_add=0.1, summation="double"),
+        forward="torch/nn/modules/batchnorm.py",
+        keep_variance="aten/native/Normalization.cpp",
+        summation="aten/native/cpu/batch_norm_kernel.cpp: in acc_type, which is double; its order depends on the layout",
     )
 
 

@@ -68,7 +68,7 @@ class BatchNormRule:
     rolling_keep: float
     rolling_add: float
     variance_formula: Literal["differences", "squares"]
-    summation: Literal["serial", "strided"]
+    summation: Literal["serial", "strided", "double"]
     moments: Literal["reciprocal", "quotient"]
     squares: Precision
     intermediate: Precision

@@ -42,7 +42,8 @@ int cublasSgemmStridedBatched(void *handle, int ta, int tb, int m, int n, int k,
                               long long step_a, const float *b, int ldb, long long step_b, const float *beta, float *c, int ldc,
                               long long step_c, int count) {
     if (handle != &state || !state.users || state.mode != DEFAULT_MATH) return NOT_INITIALIZED;
-    if (m < 0 || n < 0 || k < 0 || count < 0 || lda < smallest(ta, m, k) || ldb < smallest(tb, k, n) || ldc < m) return INVALID_VALUE;
+    if (m < 0 || n < 0 || k < 0 || count < 0 || lda < smallest(ta, m, k) || ldb < smallest(tb, k, n) || ldc < m)
+        return INVALID_VALUE;
     for (int i = 0; i < count; ++i)
         for (int column = 0; column < n; ++column)
             for (int row = 0; row < m; ++row) {

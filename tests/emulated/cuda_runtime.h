@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <sys/mman.h>
 #include <type_traits>
 #include <ucontext.h>
 #include <vector>
@@ -46,6 +48,12 @@ inline block &now() {
 
 inline dim3 of_thread(unsigned thread, dim3 size) {
     return {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+/* What cudaMalloc gave, and the pages that it lies in */
+inline std::map<const void *, std::pair<void *, size_t>> &arrays() {
+    static std::map<const void *, std::pair<void *, size_t>> all;
+    return all;
 }
 
 inline void start() {
@@ -112,14 +120,20 @@ inline void __syncthreads() {
     emulated::wait();
 }
 
-inline float __shfl_down_sync(unsigned, float value, int offset) {
+/* The value of that lane of the same warp */
+inline float __shfl_sync(unsigned, float value, int lane) {
     auto &b = emulated::now();
-    unsigned own = b.thread, lane = own % 32;
+    unsigned own = b.thread;
     b.lanes[own] = value;
     emulated::wait();
-    float got = lane + offset < 32 ? b.lanes[own + offset] : value;
+    float got = b.lanes[own / 32 * 32 + lane % 32];
     emulated::wait();
     return got;
+}
+
+inline float __shfl_down_sync(unsigned all, float value, int offset) {
+    int lane = emulated::now().thread % 32 + offset;
+    return __shfl_sync(all, value, lane < 32 ? lane : lane - offset);
 }
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
@@ -160,12 +174,23 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, c
     attributes->type = cudaMemoryTypeDevice, attributes->device = 0;
     return cudaSuccess;
 }
+/* An array ends where a page begins that must not be touched, so that a kernel which reads beyond it is caught. */
 template <typename T> cudaError_t cudaMalloc(T **array, size_t bytes) {
-    *array = bytes < ((size_t)1 << 32) ? static_cast<T *>(aligned_alloc(256, (bytes + 255) / 256 * 256)) : nullptr;
-    return *array ? cudaSuccess : cudaErrorMemoryAllocation;
+    const size_t page = 4096, room = (bytes + 15) / 16 * 16, pages = (room + page - 1) / page * page;
+    *array = nullptr;
+    if (bytes >= (size_t)1 << 32) return cudaErrorMemoryAllocation;
+    void *start = mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return cudaErrorMemoryAllocation;
+    mprotect(static_cast<char *>(start) + pages, page, PROT_NONE);
+    *array = reinterpret_cast<T *>(static_cast<char *>(start) + pages - room);
+    emulated::arrays()[*array] = {start, pages + page};
+    return cudaSuccess;
 }
 inline cudaError_t cudaFree(void *array) {
-    free(array);
+    auto found = emulated::arrays().find(array);
+    if (found == emulated::arrays().end()) return cudaErrorInvalidValue;
+    munmap(found->second.first, found->second.second);
+    emulated::arrays().erase(found);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemset(void *array, int value, size_t bytes) {

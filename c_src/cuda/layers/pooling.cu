@@ -63,16 +63,20 @@ struct largest_of_channels {
     }
 };
 
-struct mean_of_plane {
-    size_t spatial;
-    const float *input;
-    float *output;
-    __device__ void operator()(size_t i) const {
-        float sum = 0;
-        for (size_t k = 0; k < spatial; ++k) sum += input[i * spatial + k];
-        output[i] = sum / (float)spatial;
+enum { WARP = 32, PLANES = EACH_THREADS / WARP };
+
+/* A warp for each plane: its lanes fetch values side by side, and each of them adds all in turn. What lies behind the plane counts as 0,
+ * which changes no sum that began with one. */
+__global__ void mean_of_plane_kernel(size_t planes, size_t spatial, const float *input, float *output) {
+    size_t plane = (size_t)blockIdx.x * PLANES + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (plane >= planes) return;
+    float sum = 0;
+    for (size_t first = 0; first < spatial; first += WARP) {
+        float own = first + lane < spatial ? input[plane * spatial + first + lane] : 0;
+        for (int k = 0; k < WARP; ++k) sum += __shfl_sync(~0U, own, k);
     }
-};
+    if (lane == 0) output[plane] = sum / (float)spatial;
+}
 
 } // namespace
 
@@ -95,5 +99,8 @@ gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a) {
 gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a) {
     gpu_status status = check_layer(l, a, "[avgpool]");
     if (status != GPU_OK) return status;
-    return gpu_check(each(a->batch * l->c, mean_of_plane{l->h * l->w, a->input, a->output}, a->stream), "[avgpool]");
+    size_t planes = a->batch * l->c;
+    unsigned blocks = (unsigned)((planes + PLANES - 1) / PLANES);
+    LAUNCH((mean_of_plane_kernel), blocks, EACH_THREADS, (cudaStream_t)a->stream)(planes, l->h * l->w, a->input, a->output);
+    return gpu_check(cudaGetLastError(), "[avgpool]");
 }

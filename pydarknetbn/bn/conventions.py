@@ -12,7 +12,7 @@ from .._native import Array
 from ..dialect import CONVENTIONS_OF_STATISTICS, DARKNET_STATISTICS, BatchNormRule, EpsilonRule, Statistics, profile_named
 from ..errors import NumericsError, ShapeError
 
-__all__ = ["BatchNormArrays", "batchnorm"]
+__all__ = ["BatchNormArrays", "batchnorm", "through_epsilon"]
 
 Wide = NDArray[np.float64]
 _NAMES = ("scales", "biases", "rolling_mean", "rolling_variance")
@@ -83,7 +83,7 @@ def batchnorm(
     gain = scales / _checked_root(variance, rules[0].forward)
     # The gain that the target has to give comes from the corrected variance: it is another estimate of the same spread.
     gain = np.where(kept == variance, gain, scales / _checked_root(kept, rules[0].forward))
-    new_variance, new_scales = _through_epsilon(kept, scales, rules, notes)
+    new_variance, new_scales = through_epsilon(kept, scales, (rules[0].forward, rules[1].forward), notes)
     rounded = (new_scales.astype(np.float32), new_variance.astype(np.float32))
     got = rounded[0] / _checked_root(rounded[1].astype(np.float64), rules[1].forward)
     error = np.abs(np.divide(got, gain, out=np.ones_like(gain), where=gain != 0) - 1)
@@ -167,11 +167,16 @@ def _checked_root(variance: Wide, epsilon: EpsilonRule) -> Wide:
     return root
 
 
-def _through_epsilon(
-    variance: Wide, scales: Wide, rules: tuple[BatchNormRule, BatchNormRule], notes: list[str]
-) -> tuple[Wide, Wide]:
-    """Variance and scales under the target's root: the variance takes up the difference where it stays 0 or more."""
-    ours, theirs = rules[0].forward, rules[1].forward
+def through_epsilon(variance: Wide, scales: Wide, epsilons: tuple[EpsilonRule, EpsilonRule], notes: list[str]) -> tuple[Wide, Wide]:
+    """Variance and scales under the target's root: the variance takes up the difference where it stays 0 or more.
+
+    Args:
+        variance: (c), under the first of the epsilons.
+        scales: (c).
+        epsilons: the source's and the target's.
+        notes: takes up a sentence on what was changed.
+    """
+    ours, theirs = epsilons
     if (ours.value, ours.side) == (theirs.value, theirs.side):
         return variance, scales
     root = _checked_root(variance, ours)
