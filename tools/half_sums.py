@@ -14,7 +14,7 @@ __all__ = ["PROFILE", "SHAPE", "SUMS", "TYPES", "record"]
 
 SHAPE = (64, 4, 16, 16)
 """16,384 values in a channel, of mean 3 and deviation 2."""
-PROFILE = "textbook"
+PROFILE = "alexeyab-cpu"
 TYPES = ("float16", "bfloat16")
 SUMS: tuple[SumType, ...] = get_args(SumType)
 

@@ -39,6 +39,12 @@ gpu_status gpu_pull_array(const void *array, void *host, size_t bytes, void *str
 gpu_status gpu_copy_array(void *to, const void *from, size_t bytes, void *stream);
 gpu_status gpu_synchronize(void *stream); /* waits for it */
 
+/* Marks on a stream of that device. The time between two that were set is the device's own; the last is waited for. */
+gpu_status gpu_make_mark(void **mark, int device);
+void gpu_free_mark(void *mark);
+gpu_status gpu_set_mark(void *mark, void *stream);
+gpu_status gpu_time_between(void *first, void *last, float *milliseconds);
+
 typedef enum { STORAGE_FLOAT32, STORAGE_FLOAT16, STORAGE_BFLOAT16 } storage;
 /* Strict: the order of the forks' kernels, bit-equal to the same rule on the CPU; float32, and a rule of strided sums.
  * Fast: any rule, any storage, statistics in float32 merged as moments; equal within rounding. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def open_blas(library: Library, device: int, paths: Sequence[str] | None = None,
         if library.functions.gpu_open_blas(made, device, path.encode(), matrix) == library.functions.GPU_OK:
             return library.ffi.gc(made[0], library.functions.gpu_close_blas)
         said = library.ffi.string(library.functions.gpu_message()).decode(errors="replace")
-        if "No such file" not in said:
+        if not said.startswith(f"{path}: cannot open shared object file: No such file"):
             reason = f" ({said})"
     raise DeviceError(f"math='fast' needs cuBLAS, and none could be opened{reason}; {_HOW}")
 
@@ -56,4 +57,5 @@ def _open_beside(path: str) -> None:
     """The second library that cuBLAS needs, which lies beside it and not where the loader looks."""
     other = Path(path.replace("libcublas.so", "libcublasLt.so"))
     if other.is_absolute() and other.exists():
-        ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+        with suppress(OSError):  # then opening cuBLAS tells why it cannot be
+            ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)

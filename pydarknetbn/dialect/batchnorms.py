@@ -66,6 +66,7 @@ TEXTBOOK_BN = replace(
     fold_factor="double",
     normalize_variance="n",
     keep_variance="n",
+    summation="double",
     eval_statistics="constant",
     trains_standalone=True,
 )

@@ -69,7 +69,7 @@ def framework_profiles(base: BatchNormRule, layers: LayerRule, training: Trainin
         of.profile(
             "flax",
             "run",
-            _with_epsilon(base, at_five, variance_formula="squares"),
+            _with_epsilon(base, at_five, variance_formula="squares", summation="serial"),
             forward="flax/linen/normalization.py BatchNorm",
             variance_formula="the same, _compute_stats: use_fast_variance is the default",
         ),
@@ -96,7 +96,7 @@ def _torch(of: _Maker, base: BatchNormRule, epsilon: EpsilonRule) -> Profile:
     return of.profile(
         "torch",
         "run",
-        _with_epsilon(base, epsilon, keep_variance="n-1", rolling_keep=0.9, rolling_add=0.1, summation="double"),
+        _with_epsilon(base, epsilon, keep_variance="n-1", rolling_keep=0.9, rolling_add=0.1),
         forward="torch/nn/modules/batchnorm.py",
         keep_variance="aten/native/Normalization.cpp",
         summation="aten/native/cpu/batch_norm_kernel.cpp: in acc_type, which is double; its order depends on the layout",
