@@ -85,6 +85,7 @@ typedef struct {
     void *handle;
     int in_inference; /* moments also outside training */
     int normalizes;   /* the moments that come back normalise, the rule gives epsilons and denominators; else they are only told */
+    int sums_parameters; /* scale and bias updates take up what comes back of the delta sums; else what this process has */
 } statistics_exchange;
 
 typedef struct {
@@ -253,7 +254,9 @@ status make_batchnorm_layer(layer **l, size_t c, size_t h, size_t w, const batch
 /* STATUS_NUMERICS where a forward on n values in each channel would divide by 0; nothing else is changed by any failure. */
 status check_batchnorm_layer(const layer *l, size_t n, const network_state *state);
 status resize_batchnorm_layer(layer *l, size_t h, size_t w);
-/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. */
+/* Into the caller's output (batch, c, h, w); the layer's own stays as it is. With an exchange that normalizes, a training batch may
+ * be of 0 images, input and output NULL: mean, variance and rolling arrays become what they become elsewhere, and the same of the
+ * updates in a backward, with its deltas NULL. */
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output);
 /* delta and input_delta: the caller's, of the layer's output and input; the layer's own delta stays as it is. */
 status backward_batchnorm_layer(layer *l, const float *delta, float *input_delta, const network_state *state);
@@ -399,6 +402,8 @@ void batchnorm_backward_plain(const batchnorm_pass *p);
 /* What an exchange hands out, see there. The order of the sums is this package's own: eight by turns, through batch and pixels. */
 void batchnorm_moments(const batchnorm_pass *p, double *values);
 void batchnorm_delta_sums(const batchnorm_pass *p, double *sums);
+/* The sum of delta * x_norm (c), which is another where mean and variance became those of another layer since. */
+void batchnorm_scale_sums(const batchnorm_pass *p, double *sums);
 /* The end of a backward whose mean_delta and variance_delta are there. */
 void batchnorm_carry(const batchnorm_pass *p);
 

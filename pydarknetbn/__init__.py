@@ -27,7 +27,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import bn, convert, golden, testing
+    from . import bn, convert, golden, sync, testing
     from .bn import BatchNorm
     from .boxes import Detections, nms
     from .calibration.results import Calibration
@@ -102,6 +102,7 @@ __all__ = [
     "read_cfg",
     "resize",
     "set_num_threads",
+    "sync",
     "testing",
 ]
 

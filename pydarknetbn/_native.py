@@ -152,13 +152,14 @@ def view(pointer: CData, shape: Sequence[int]) -> Array:
     return np.frombuffer(buffer, dtype=np.float32, count=count).reshape(tuple(shape))
 
 
-def input_array(array: object, name: str, expected: Sequence[int | str | None]) -> Array:
+def input_array(array: object, name: str, expected: Sequence[int | str | None], *, empty: bool = False) -> Array:
     """The one gate for arrays that go into the core.
 
     Args:
         array: what the caller gave.
         name: how messages call it.
         expected: the shape; None or a word for a free axis, such as ("batch", 3, 416, 416).
+        empty: it may have no values.
 
     Returns:
         The same array: nothing is copied in silence.
@@ -174,7 +175,7 @@ def input_array(array: object, name: str, expected: Sequence[int | str | None]) 
     fits = array.ndim == len(expected) and all(
         not isinstance(want, int) or want == have for want, have in zip(expected, array.shape, strict=True)
     )
-    if not fits or array.size == 0:
+    if not fits or (array.size == 0 and not empty):
         wanted = ", ".join("any" if axis is None else str(axis) for axis in expected)
         raise ShapeError(f"expected {name} of shape ({wanted}), got {array.shape}")
     if not array.flags.c_contiguous:

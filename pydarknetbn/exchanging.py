@@ -30,11 +30,13 @@ class Exchange:
             sums of delta (c), of delta times x's distance from the mean (c).
         in_inference: also outside training.
         normalizes: the moments that come back normalise; else they are only looked at.
+        sums_parameters: scale and bias updates take up the delta sums that come back; else those of this process.
     """
 
     take: Callable[[Exchanged, NDArray[np.float64]], None]
     in_inference: bool = False
     normalizes: bool = True
+    sums_parameters: bool = False
 
 
 class _Call:
@@ -78,7 +80,8 @@ def exchanging(state: CData, exchange: Exchange | None, where: str) -> Iterator[
     handle = ffi.new_handle(call)
     made = ffi.new("statistics_exchange *")
     made.exchange, made.handle = lib.exchange_statistics, handle
-    made.in_inference, made.normalizes = exchange.in_inference, exchange.normalizes
+    for name in ("in_inference", "normalizes", "sums_parameters"):
+        setattr(made, name, getattr(exchange, name))
     state.exchange = made
     try:
         yield

@@ -152,10 +152,11 @@ class Network:
             x = self.checked(x)
             done = Pass(x, train, self.time_steps, train if cache is None else cache)
             done = self.runner.run(done, keep_all=keep == "all")
-            return [np.array(done.x if layer.passes_input else layer.output) for layer in self.kept]
+            return [done.output_of(layer) for layer in self.kept]
 
     backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
-    calibrate, to, forward_on_device, reset_state = calibrate, to, forward_on_device, reset_state_of
+    calibrate, sync_bn, reset_state = calibrate, methods.sync_bn, reset_state_of
+    to, forward_on_device = to, forward_on_device
     state: State = property(state_of)  # type: ignore[assignment]
     device: str = property(device_of)  # type: ignore[assignment]
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]

@@ -15,7 +15,10 @@ from .errors import StateError, UnsupportedError
 from .exchanging import Exchange, exchanging
 from .layers import Layer
 from .layers.dropout import draw_mask
+from .sync.ranks import Ranks
 from .training.backpropagation import Pass, prepare_delta
+from .training.rowless import forward_without_rows
+from .training.syncing import rolling_arrays_kept
 
 if TYPE_CHECKING:
     from .cuda.running import DeviceLayers
@@ -100,13 +103,14 @@ class Runner:
         self.workspace = _workspace(0)
         self.done: Pass | None = None
         self.exchanges: dict[int, Exchange] = {}  # of the batchnorms of layers, by their numbers
+        self.ranks: Ranks | None = None  # that train together
         self.device: DeviceLayers | None = None  # where the layers run instead
 
     def checked(self, x: object, expected: Sequence[int | str]) -> Any:
         """A batch of that shape that `run` takes: an array of the host's or, where the layers are on a device, one of that, too."""
         if self.device and not isinstance(x, np.ndarray):
             return self.device.checked(x, expected)
-        return _native.input_array(x, "x", expected)
+        return _native.input_array(x, "x", expected, empty=self.ranks is not None and self.device is None)
 
     def require_host(self, what: str) -> None:
         """Raises an UnsupportedError where the layers run on a device."""
@@ -128,8 +132,7 @@ class Runner:
         if done.time_steps < 1:
             raise ValueError(f"expected time_steps to be 1 or more, got {done.time_steps}")
         self.done = None
-        if self.device:
-            return self._run_on_device(self.device, done, keep_all=keep_all)
+        self._check_place(done)
         if done.train:
             self._check_training()
             if any(layer.type == "dropout" and layer.passes_input for layer in self._layers):
@@ -137,10 +140,13 @@ class Runner:
         for layer in self._layers:
             if layer.trainer is not None:
                 layer.trainer.batch = 0  # not run yet
+        if self.device:
+            return self.device.run(done, keep_all=keep_all)
         if keep_all or done.train or done.cache:
             if self._plan:
                 self._plan, self.workspace = None, _workspace(0)
-            self._run(done, None, starts)
+            with rolling_arrays_kept(self._layers if done.train and self.exchanges else ()):
+                self._run(done, None, starts)
             self.done = done if done.cache else None
             return done
         if not self._plan:
@@ -153,12 +159,12 @@ class Runner:
             self._drop(self._plan.place)
         return done
 
-    def _run_on_device(self, device: DeviceLayers, done: Pass, *, keep_all: bool) -> Pass:
+    def _check_place(self, done: Pass) -> None:
+        """Whether the layers can be run where they are."""
         if done.train or done.cache:
             self.require_host("training" if done.train else "what a backward needs")
         if any(exchange.in_inference for exchange in self.exchanges.values()):
             self.require_host("a batchnorm whose statistics are exchanged")
-        return device.run(done, keep_all=keep_all)
 
     def _check_training(self) -> None:
         if self._folded:
@@ -173,6 +179,9 @@ class Runner:
             lib.drop_output(self._layers[number].native)
 
     def _run(self, done: Pass, plan: Plan | None, starts: Starts | None) -> None:
+        if not len(done.x) and done.train:
+            forward_without_rows(self._layers, done, self.exchanges, self._name)
+            return
         state = ffi.new("network_state *")
         state.batch, state.train, state.cache, state.steps = done.x.shape[0], done.train, done.cache, done.time_steps
         state.workspace = self.workspace

@@ -55,6 +55,16 @@ def test_the_cfgs_of_the_tree_have_the_bits_of_the_cpu(library: Watched, name: s
         assert_same_bits(ours, theirs, name)
 
 
+def test_a_trained_network_finds_the_same_boxes_there(library: Watched, models: Path) -> None:
+    lines = (models / "yolo-fastest.cfg").read_bytes().splitlines()
+    cfg = b"\n".join(b"%s=64" % line.split(b"=")[0] if line.startswith((b"width", b"height")) else line for line in lines)
+    net = dn.load(cfg, models / "yolo-fastest.weights")
+    want = net.detect(models / "dog.jpg", thresh=0.02)
+    got = net.to("cuda").detect(models / "dog.jpg", thresh=0.02)
+    assert len(got) == 10
+    assert got.to_json() == want.to_json()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["alexeyab/yolov3-tiny", "alexeyab/yolov4-tiny", "pjreddie/yolov3-tiny", "alexeyab/yolov4-csp"])
 def test_the_forks_networks_have_the_bits_of_the_cpu(library: Watched, cfgs: Path, name: str) -> None:

@@ -22,7 +22,7 @@ PLACE = "cuda:0 (number 0)"
 # --- refusals -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["train", "cache", "loss", "backward", "train_step", "fit", "calibrate"])
+@pytest.mark.parametrize("what", ["train", "cache", "loss", "backward", "train_step", "fit", "calibrate", "sync_bn"])
 def test_what_runs_on_the_cpu_alone_says_how_to_get_there(library: Watched, what: str) -> None:
     net, x = tiny_yolo().to("cuda"), noise(1, 3, 32, 32)
     before = net.to_bytes()
@@ -34,6 +34,7 @@ def test_what_runs_on_the_cpu_alone_says_how_to_get_there(library: Watched, what
         "train_step": lambda: net.train_step(x, []),
         "fit": lambda: net.fit([(x, [])], steps=1),
         "calibrate": lambda: net.calibrate([x]),
+        "sync_bn": lambda: net.sync_bn(dn.sync.local(1)[0]),
     }
     with pytest.raises(dn.UnsupportedError, match=r"runs on the CPU, and the network is on cuda:0; call net\.to\('cpu'\) first"):
         calls[what]()

@@ -40,7 +40,7 @@ def test_first_example_is_short():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 16
 
 
-@pytest.mark.parametrize("name", ["batchnorms", "gradients", "half", "profiles", "sections", "stability"])
+@pytest.mark.parametrize("name", ["batchnorms", "cancellation", "gradients", "half", "profiles", "sections", "stability"])
 def test_part_from_the_code_is_up_to_date(name, monkeypatch):
     if name == "half":
         pytest.importorskip("ml_dtypes", reason="ml_dtypes, of the extra half, is not installed")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,25 +12,7 @@ from hypothesis import strategies as st
 import pydarknetbn as dn
 from pydarknetbn import sync
 from pydarknetbn._native import Array
-
-
-def in_threads(ranks: tuple[Any, ...], work: Callable[[Any], Any]) -> list[Any]:
-    """What `work` gives each rank; an error of one is raised."""
-    results: list[Any] = [None] * len(ranks)
-
-    def run(comm: Any) -> None:
-        try:
-            results[comm.rank] = work(comm)
-        except Exception as error:
-            results[comm.rank] = error
-
-    threads = [threading.Thread(target=run, args=(comm,)) for comm in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
+from ranks.threads import in_threads
 
 # --- moments ----------------------------------------------------------------------------------------------------------------
 

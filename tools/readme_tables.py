@@ -7,6 +7,7 @@ from pathlib import Path
 
 import half_sums
 import parity_table
+from cancellation import CHANNELS, WAYS, errors
 from gradient_distance import SHAPES, distance
 from pydarknetbn.dialect import (
     CONVENTIONS_OF_STATISTICS,
@@ -114,6 +115,14 @@ def half_table() -> str:
     return "\n" + "\n".join(rows) + "\n"
 
 
+def cancellation_table() -> str:
+    """One line for each mean and deviation: the relative error of a merged variance, by what ranks send each other."""
+    rows = [f"| mean, deviation | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 1) + "|"]
+    for mean, deviation in CHANNELS:
+        rows.append(f"| {mean:g}, {deviation:g} | {' | '.join(f'{each:.0e}' for each in errors(mean, deviation))} |")
+    return "\n" + "\n".join(rows) + "\n"
+
+
 PARTS = {
     "profiles": profile_table,
     "batchnorms": batchnorm_table,
@@ -121,6 +130,7 @@ PARTS = {
     "gradients": gradient_table,
     "stability": stability_table,
     "half": half_table,
+    "cancellation": cancellation_table,
 }
 
 

@@ -91,26 +91,6 @@ void batchnorm_delta_sums(const batchnorm_pass *p, double *sums) {
     parallel_for(p->c, p->batch * p->spatial * 4, sums_of_channels, &j);
 }
 
-/* ---- rules that sum in double ----------------------------------------------------------------------------------------------- */
-
-static void statistics_of_channels(void *context, size_t begin, size_t end, size_t thread) {
-    (void)thread;
-    const batchnorm_pass *p = context;
-    double n = (double)(p->batch * p->spatial);
-    for (size_t f = begin; f < end; ++f) {
-        double squares, mean = moments_of(p, f, &squares);
-        p->mean[f] = (float)mean;
-        p->variance[f] = (float)(squares / (p->rule->normalize_variance == DENOMINATOR_N ? n : n - 1));
-        p->kept[f] = (float)(squares / (p->rule->keep_variance == DENOMINATOR_N ? n : n - 1));
-    }
-}
-
-void batchnorm_train_double(const batchnorm_pass *p) {
-    batchnorm_pass pass = *p;
-    parallel_for(p->c, p->batch * p->spatial * 4, statistics_of_channels, &pass);
-    batchnorm_infer(p);
-}
-
 /* x_norm of n values, as floats in memory: GCC 12 leaves the rounding out where it makes vectors of a sum of such quotients. */
 static void make_quotients(const float *x, size_t n, float mean, double root, precision type, float *x_norm) {
     if (type == PRECISION_FLOAT)
@@ -130,6 +110,37 @@ static double normal_products_of(const batchnorm_pass *p, size_t f) {
             add_products(p->input + at, p->x_norm ? p->x_norm + at : made, n, 0, lanes);
         }
     return added(lanes);
+}
+
+static void scale_sums_of_channels(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const job *j = context;
+    for (size_t f = begin; f < end; ++f) j->values[f] = normal_products_of(j->p, f);
+}
+
+void batchnorm_scale_sums(const batchnorm_pass *p, double *sums) {
+    job j = {p, sums};
+    parallel_for(p->c, p->batch * p->spatial * 4, scale_sums_of_channels, &j);
+}
+
+/* ---- rules that sum in double ----------------------------------------------------------------------------------------------- */
+
+static void statistics_of_channels(void *context, size_t begin, size_t end, size_t thread) {
+    (void)thread;
+    const batchnorm_pass *p = context;
+    double n = (double)(p->batch * p->spatial);
+    for (size_t f = begin; f < end; ++f) {
+        double squares, mean = moments_of(p, f, &squares);
+        p->mean[f] = (float)mean;
+        p->variance[f] = (float)(squares / (p->rule->normalize_variance == DENOMINATOR_N ? n : n - 1));
+        p->kept[f] = (float)(squares / (p->rule->keep_variance == DENOMINATOR_N ? n : n - 1));
+    }
+}
+
+void batchnorm_train_double(const batchnorm_pass *p) {
+    batchnorm_pass pass = *p;
+    parallel_for(p->c, p->batch * p->spatial * 4, statistics_of_channels, &pass);
+    batchnorm_infer(p);
 }
 
 static void deltas_of_channels(void *context, size_t begin, size_t end, size_t thread) {

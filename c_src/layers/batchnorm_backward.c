@@ -4,6 +4,8 @@
 #include "batchnorm.h"
 
 static status ready_for_backward(const layer *l, size_t batch, int train) {
+    int empty = l->cached == CACHED_TRAINING && l->exchanged && !l->x_batch && !l->x_norm_batch;
+    if (empty && train && !batch) return STATUS_OK;
     if (l->x_batch && l->cached == CACHED_NOTHING)
         return fail(STATUS_STATE, "the last forward was one that kept no x; backward needs a training forward before it");
     if (!l->x_norm_batch) return fail(STATUS_STATE, "backward needs a training forward before it");

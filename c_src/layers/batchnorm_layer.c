@@ -192,7 +192,8 @@ int is_own(const layer *l, const float *output, size_t n) {
 
 status forward_batchnorm_layer(layer *l, const network_state *state, float *output) {
     size_t n, factors[] = {state->batch, l->outputs};
-    if (state->batch && product(&n, factors, 2) && !is_own(l, output, n)) {
+    int joins = !state->batch && state->train && exchanges(state) && state->exchange->normalizes;
+    if ((state->batch || joins) && product(&n, factors, 2) && !is_own(l, output, n)) {
         l->batch = state->batch;
         size_t before = enter_float_mode(get_flush_denormals());
         status done = normalize_input(l, state->input, output, state);

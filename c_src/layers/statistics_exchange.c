@@ -28,7 +28,7 @@ static float variance_of(double squares, double n, denominator d) {
 
 /* Whether a variance of n values has no divisor */
 static status check_count(const batchnorm_rule *rule, double n, const network_state *state) {
-    if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalise; give one of them a batch");
+    if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalize; give one of them a batch");
     int divides_by_zero = n == 1 && rule->normalize_variance == DENOMINATOR_N_MINUS_1;
     if (!divides_by_zero || state->allow_degenerate) return STATUS_OK;
     return fail(STATUS_NUMERICS, "one value in each channel of all processes has no variance over n-1 = 0; give larger batches");
@@ -54,13 +54,17 @@ status exchange_moments(layer *l, const batchnorm_pass *p, const network_state *
     return s;
 }
 
-/* Parameters take up this process's own sums. */
-static void add_updates(const batchnorm_pass *p, const double *own) {
+/* sums: of delta and of delta * x_norm */
+static void add_updates(const batchnorm_pass *p, const double *sums) {
     for (size_t f = 0; f < p->c; ++f) {
-        double root = batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
-        p->scale_updates[f] += (float)(own[p->c + f] / root);
-        if (p->bias_updates) p->bias_updates[f] += (float)own[f];
+        p->scale_updates[f] += (float)sums[p->c + f];
+        if (p->bias_updates) p->bias_updates[f] += (float)sums[f];
     }
+}
+
+/* Sums of delta * (x - mean) become those of delta * x_norm. */
+static void divide_by_root(const batchnorm_pass *p, double *sums) {
+    for (size_t f = 0; f < p->c; ++f) sums[f] /= batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
 }
 
 /* Of the sums of all; a delta is scaled before it is summed in the rule, and the sum here. */
@@ -76,15 +80,18 @@ static void take_deltas(const batchnorm_pass *p, const double *sums) {
 
 status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network_state *state) {
     batchnorm_pass p = *pass;
-    double *sums = make_doubles(4 * p.c), *own = sums + 2 * p.c;
+    double *sums = make_doubles(4 * p.c);
     if (!sums) return STATUS_OUT_OF_MEMORY;
+    double *own = sums + 2 * p.c;
     batchnorm_delta_sums(&p, sums);
-    for (size_t i = 0; i < 2 * p.c; ++i) own[i] = sums[i];
+    for (size_t f = 0; f < p.c; ++f) own[f] = sums[f];
+    if (!state->exchange->sums_parameters) batchnorm_scale_sums(&p, own + p.c);
     status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
     if (s == STATUS_OK) {
         p.count = l->exchanged;
-        add_updates(&p, own);
         take_deltas(&p, sums);
+        if (state->exchange->sums_parameters) divide_by_root(&p, sums + p.c);
+        add_updates(&p, state->exchange->sums_parameters ? sums : own);
         batchnorm_carry(&p);
     }
     release_doubles(sums);

@@ -9,9 +9,12 @@ import numpy as np
 from .. import _native
 from .._native import Array, lib
 from ..errors import StateError
+from ..exchanging import Exchange, exchanging
+from ..sync import Comm
 from .core import PARAMETERS, WORKING, apart, made, resize, view_of
 from .settings import Rolling, Settings
 from .shapes import checked
+from .syncing import exchange_over
 from .torch_modules import module_like, read_module
 
 __all__ = ["BatchNorm"]
@@ -72,6 +75,7 @@ class BatchNorm:
         self._channels = int(channels)
         self._shape: tuple[int, ...] | None = None
         self._returned: dict[str, Array] = {}  # by the names output and delta
+        self._exchange: Exchange | None = None
         self._layer = made(self._channels, self._settings)
         self._layer.freeze_parameters = not affine
         self._frozen_statistics = False
@@ -164,7 +168,7 @@ class BatchNorm:
             DtypeError, ShapeError: x is not as told.
             NumericsError: one value for each channel in training, where the profile divides by n-1.
         """
-        x = checked(x, "x", self._channels)
+        x = checked(x, "x", self._channels, empty=self._exchange is not None)
         result = _native.output_array(out, x.shape)
         cache = train if cache is None else cache
         disturbs = self._tracks or train or cache
@@ -174,11 +178,14 @@ class BatchNorm:
         state.input, state.batch, state.train, state.cache = pointer, x.shape[0], train or not self._tracks, cache
         state.allow_degenerate = self._settings.allow_degenerate
         where = f"{self!r} on an x of shape {x.shape}"
-        _native.check(lib.check_batchnorm_layer(layer, x.size // self._channels, state), where)
+        exchange = self._exchange if train else None
+        if exchange is None:
+            _native.check(lib.check_batchnorm_layer(layer, x.size // self._channels, state), where)
         if disturbs:
             resize(self._layer, x.shape)
             self._shape = x.shape
-        _native.check(lib.forward_batchnorm_layer(layer, state, _native.floats(result)), where)
+        with exchanging(state, exchange, where):
+            _native.check(lib.forward_batchnorm_layer(layer, state, _native.floats(result)), where)
         self._returned["output"] = result
         return result
 
@@ -197,7 +204,7 @@ class BatchNorm:
         Raises:
             StateError: no training forward before it, an inference forward since, or one of another shape.
         """
-        delta = checked(delta, "delta", self._channels)
+        delta = checked(delta, "delta", self._channels, empty=self._exchange is not None)
         result = _native.output_array(out, delta.shape)
         if self._shape is None:
             raise StateError(f"{self!r}: backward needs a training forward before it; call forward(x, train=True)")
@@ -208,8 +215,9 @@ class BatchNorm:
             )
         state = _native.ffi.new("network_state *")
         state.batch, state.train = delta.shape[0], train or not self._tracks
-        status = lib.backward_batchnorm_layer(self._layer, _native.floats(delta), _native.floats(result), state)
-        _native.check(status, f"{self!r} backward(train={train})")
+        pointers, where = (_native.floats(delta), _native.floats(result)), f"{self!r} backward(train={train})"
+        with exchanging(state, self._exchange if train else None, where):
+            _native.check(lib.backward_batchnorm_layer(self._layer, *pointers, state), where)
         self._returned["delta"] = result
         return result
 
@@ -226,6 +234,20 @@ class BatchNorm:
             raise ValueError(f"expected a batch of 1 or more, got {batch}")
         status = lib.update_batchnorm_layer(self._layer, batch, learning_rate, momentum, decay)
         _native.check(status, repr(self))
+
+    def sync(self, comm: Comm | None, *, reduce_params: bool | None = None) -> None:
+        """In training, mean and variance are those of the batches of all ranks together; see `Network.sync_bn`.
+
+        Every rank calls forward and backward in the same order, on a batch of any size or of none, (0, C, H, W). Outputs and deltas
+        are those of the rank's own rows in the joined batch, rolling arrays are equal on every rank. `update` divides by the batch
+        that it is given: the rows of all ranks where gradients are summed.
+
+        Args:
+            comm: of this rank; None: for itself again. A snapshot has none.
+            reduce_params: whether a backward adds the gradients of all ranks to `scale_updates` and `bias_updates`, or those of the
+                rank's own rows; None: the latter with torch.distributed, where DistributedDataParallel sums them, else the former.
+        """
+        self._exchange = exchange_over(comm, repr(self), reduce_params=reduce_params)
 
     def freeze(self, *, parameters: bool = True, statistics: bool = True) -> None:
         """Two switches: whether update leaves scales and biases, and whether training leaves the rolling arrays, as they are.

@@ -15,13 +15,14 @@ __all__ = ["checked", "sides"]
 _AXES = ((), ("L",), ("H", "W"), ("D", "H", "W"))  # after N and C
 
 
-def checked(array: object, name: str, channels: int | None = None) -> Array:
+def checked(array: object, name: str, channels: int | None = None, *, empty: bool = False) -> Array:
     """The same array, which is (N, C), (N, C, L), (N, C, H, W) or (N, C, D, H, W), float32 and in C order.
 
     Args:
         array: what the caller gave.
         name: how messages call it.
         channels: C; None: any number.
+        empty: N may be 0.
 
     Raises:
         DtypeError, ShapeError: it is not.
@@ -35,7 +36,7 @@ def checked(array: object, name: str, channels: int | None = None) -> Array:
     if array.ndim - 2 not in range(len(_AXES)):
         shapes = [f"({', '.join(('N', str(c), *axes))})" for axes in _AXES]
         raise ShapeError(f"expected {name} of shape {', '.join(shapes[:-1])} or {shapes[-1]}, got {array.shape}")
-    return _native.input_array(array, name, ("N", c, *_AXES[array.ndim - 2]))
+    return _native.input_array(array, name, ("N", c, *_AXES[array.ndim - 2]), empty=empty)
 
 
 def sides(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,11 +12,19 @@ from ..errors import SyncError
 from ..extras import import_extra
 from .moments import Doubles
 
-__all__ = ["Comm", "from_mpi4py", "from_torch", "sum_in_order"]
+__all__ = ["Comm", "from_mpi4py", "from_torch", "is_alone", "reduces_parameters", "rows_of", "sum_in_order"]
+
+_PATIENCE = 1800.0  # seconds, as torch.distributed has it
+_LOOKS, _PAUSE = 1000, 0.001  # how often it is looked for the others at once, and seconds between later looks
 
 
 class Comm(Protocol):
-    """A group of ranks that run the same network."""
+    """A group of ranks that run the same network.
+
+    Two attributes more may be there. `merges_alone`: a single rank merges its moments with nobody's all the same, as every rank of
+    several does, and is what several are compared with bit by bit; without it a single rank computes as if it had no communicator.
+    `reduces_parameters`: False where the caller reduces gradients, which is what `reduce_params=None` then means; without it True.
+    """
 
     @property
     def rank(self) -> int:
@@ -32,9 +41,31 @@ class Comm(Protocol):
         ...
 
 
+def is_alone(comm: Comm) -> bool:
+    """Whether there is nobody to exchange anything with."""
+    return comm.size == 1 and not getattr(comm, "merges_alone", False)
+
+
+def reduces_parameters(comm: Comm, asked: bool | None) -> bool:
+    """Whether gradients of parameters are summed over the ranks: as asked, with None as the communicator says."""
+    return bool(getattr(comm, "reduces_parameters", True)) if asked is None else asked
+
+
+def rows_of(comm: Comm, values: Doubles) -> Doubles:
+    """Every rank's values, (size, k).
+
+    Raises:
+        SyncError: the communicator gives something else.
+    """
+    rows = comm.allgather(values)
+    if rows.shape != (comm.size, len(values)):
+        raise SyncError(f"expected allgather to give an array of shape {(comm.size, len(values))}, got {rows.shape}")
+    return rows
+
+
 def sum_in_order(comm: Comm, values: Doubles) -> Doubles:
     """The sum over the ranks, added from rank 0 on, so that each rank has the same bits whatever the transport."""
-    gathered = comm.allgather(values)
+    gathered = rows_of(comm, values)
     total: Doubles = gathered[0].copy()
     for row in gathered[1:]:
         total += row
@@ -47,22 +78,40 @@ class _Mpi:
     mpi: Any
     rank: int
     size: int
+    timeout: float | None
+    unanswered: list[Any] = field(default_factory=list)  # what MPI may still write to after a time-out
 
     def allgather(self, values: Doubles, /) -> Doubles:
         own = np.ascontiguousarray(values, np.float64)
         out = np.empty((self.size, own.size), np.float64)
+        buffers = [own, self.mpi.DOUBLE], [out, self.mpi.DOUBLE]
         try:
-            self.comm.Allgather([own, self.mpi.DOUBLE], [out, self.mpi.DOUBLE])
+            if self.timeout is None:
+                self.comm.Allgather(*buffers)
+            else:
+                self._await(self.comm.Iallgather(*buffers), buffers, self.timeout)
         except self.mpi.Exception as reason:
             raise SyncError(f"rank {self.rank} of {self.size}: MPI's Allgather failed: {reason}") from reason
         return out
 
+    def _await(self, request: Any, buffers: Any, timeout: float) -> None:
+        end, looks = time.monotonic() + timeout, 0
+        while not request.Test():
+            looks += 1
+            if looks > _LOOKS:
+                time.sleep(_PAUSE)
+            if time.monotonic() > end:
+                self.unanswered.append((request, buffers))
+                raise SyncError(f"rank {self.rank} of {self.size} waited for the others for {timeout:g} seconds")
 
-def from_mpi4py(comm: Any = None) -> Comm:
+
+def from_mpi4py(comm: Any = None, *, timeout: float | None = _PATIENCE) -> Comm:
     """The ranks of an MPI communicator.
 
     Args:
         comm: of mpi4py; None: `MPI.COMM_WORLD`.
+        timeout: seconds after which a rank that waits for the others gives up, None: never. The communicator is then of no more
+            use.
 
     Raises:
         MissingExtraError: mpi4py is not installed.
@@ -72,7 +121,7 @@ def from_mpi4py(comm: Any = None) -> Comm:
     comm = mpi.COMM_WORLD if comm is None else comm
     if not isinstance(comm, mpi.Comm):
         raise SyncError(f"expected a communicator of mpi4py, got {type(comm).__name__}")
-    return _Mpi(comm, mpi, comm.Get_rank(), comm.Get_size())
+    return _Mpi(comm, mpi, comm.Get_rank(), comm.Get_size(), timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +131,7 @@ class _Torch:
     device: str
     rank: int
     size: int
+    reduces_parameters: bool = False  # DistributedDataParallel does
 
     def allgather(self, values: Doubles, /) -> Doubles:
         torch = self.torch

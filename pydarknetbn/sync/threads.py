@@ -36,6 +36,7 @@ class _Thread:
     board: _Board
     rank: int
     size: int
+    merges_alone: bool = True
 
     def allgather(self, values: Doubles, /) -> Doubles:
         board = self.board
@@ -59,8 +60,11 @@ class _Thread:
 def local(size: int, *, timeout: float = _PATIENCE) -> tuple[Comm, ...]:
     """Communicators of as many ranks, each for a thread of its own.
 
+    A rank that waited in vain leaves them all of no more use: make new ones.
+
     Args:
-        size: how many.
+        size: how many. One is what several are compared with: it merges the moments of its batch with nobody's, in the same
+            arithmetic as they do, where a single rank of MPI or torch.distributed computes as if it had no communicator.
         timeout: seconds after which a rank that waits for the others gives up.
 
     Raises:

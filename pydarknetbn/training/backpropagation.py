@@ -15,6 +15,7 @@ from ..dialect import TrainingRule
 from ..errors import ShapeError, UnsupportedError
 from ..exchanging import Exchange, exchanging
 from ..layers import Layer
+from .rowless import backward_without_rows
 
 __all__ = [
     "Pass",
@@ -22,6 +23,7 @@ __all__ = [
     "clear_gradients",
     "fill_deltas",
     "natives_of",
+    "on_the_way_back",
     "prepare_delta",
     "update_parameters",
     "updated_layers",
@@ -47,6 +49,12 @@ class Pass:
     cache: bool = False
     truth: Array | None = None
     seen: int = 0
+
+    def output_of(self, layer: Layer) -> Array:
+        """A copy of what the layer made of it."""
+        if not self.x.shape[0]:
+            return np.empty((0, *layer.out_shape), np.float32)
+        return np.array(self.x if layer.passes_input else layer.output)
 
 
 def prepare_delta(layer: Layer, batch: int, start: Literal["cleared", "kept", "multiplied"]) -> None:
@@ -77,8 +85,12 @@ def fill_deltas(layers: Sequence[Layer], kept: Sequence[Layer], delta: Array | S
     given = [delta] if isinstance(delta, np.ndarray) else list(delta)
     if len(given) != len(kept):
         raise ShapeError(f"expected {len(kept)} deltas, one for each of layers {_numbers(kept)}, got {len(given)}")
-    named = [(layer, array, f"delta of layer {layer.index}") for layer, array in zip(kept, given, strict=True)]
-    checked = [(layer, _native.input_array(array, name, (batch, *layer.out_shape))) for layer, array, name in named]
+    checked = [
+        (layer, _native.input_array(array, f"delta of layer {layer.index}", (batch, *layer.out_shape), empty=not batch))
+        for layer, array in zip(kept, given, strict=True)
+    ]
+    if not batch:
+        return
     for layer in layers:
         prepare_delta(layer, batch, "cleared")
     for layer, array in checked:
@@ -118,13 +130,12 @@ def backpropagate(
         UnsupportedError: a layer has no backward.
     """
     into = np.zeros_like(done.x) if wants_input else None
+    if not len(done.x):
+        backward_without_rows(on_the_way_back(layers, rule), done, exchanges, name)
+        return into
     run = _Run(layers, done, into)
     state = run.state(workspace)
-    for layer in reversed(layers):
-        if layer.train.stop:
-            break
-        if layer.train.only_forward and rule.passes_over:
-            continue
+    for layer in on_the_way_back(layers, rule):
         for native in natives_of(layer):
             if layer.native is None and not native.batch:
                 continue  # what runs in training alone did not run
@@ -136,6 +147,15 @@ def backpropagate(
                 _native.check(lib.backward_layer(native, state), where)
             del kept
     return into
+
+
+def on_the_way_back(layers: Sequence[Layer], rule: TrainingRule) -> Iterator[Layer]:
+    """The layers that a backward goes through, the last first."""
+    for layer in reversed(layers):
+        if layer.train.stop:
+            break
+        if not (layer.train.only_forward and rule.passes_over):
+            yield layer
 
 
 @dataclass(frozen=True, slots=True)

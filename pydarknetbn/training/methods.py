@@ -18,6 +18,7 @@ from .freezing import freeze_layers
 from .losses import Loss, layers_with_loss, read_losses
 from .settings import TrainSettings, read_settings
 from .stepping import rates_of, take_step
+from .syncing import sync_bn
 from .truths import pack_truth
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "set_seen",
     "set_settings",
     "settings",
+    "sync_bn",
     "train_step",
     "what_is_trained_wrongly",
 ]
@@ -70,7 +72,7 @@ def loss(net: Network, x: Array, truth: object) -> Loss:
         packed = pack_truth(truth, found, x.shape[0])
         done = Pass(x, True, net.time_steps, cache=True, truth=packed, seen=net.seen + x.shape[0])
         net.runner.run(done, keep_all=True, starts=lambda _: "cleared")
-        return read_losses(net.layers, net.arithmetic.layers.losses)
+        return read_losses(net.layers, net.arithmetic.layers.losses) if len(x) else Loss(0.0, ())
 
 
 def backward(net: Network, delta: Array | Sequence[Array] | None = None, *, train: bool | None = None) -> Array:

@@ -65,7 +65,7 @@ def _statistics(index: int, name: str, native: CData) -> LayerStatistics:
     loud = batch != 0
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = batch[loud] / (rolling[loud] / filled) if loud.any() else np.ones(1)
-    n, silent = native.x_batch * native.h * native.w, int((~loud).sum())
+    n, silent = native.exchanged or native.x_batch * native.h * native.w, int((~loud).sum())
     return LayerStatistics(index, name, n, float(ratio.min()), float(np.median(ratio)), float(ratio.max()), silent)
 
 

@@ -43,7 +43,7 @@ def pack_truth(truth: object, layers: Sequence[Layer], batch: int) -> Array:
         return packed
     if wanted.kind == "values" and isinstance(truth, np.ndarray) and truth.ndim == 1 and truth.dtype.kind in "iu":
         return _one_hot(truth, wanted.floats, batch)
-    return _native.input_array(truth, "truth", (batch, wanted.floats))
+    return _native.input_array(truth, "truth", (batch, wanted.floats), empty=not batch)
 
 
 def _one_kind(layers: Sequence[Layer]) -> Truth:
