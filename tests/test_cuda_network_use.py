@@ -85,6 +85,14 @@ def test_a_device_that_there_is_not_is_told_with_those_that_there_are(library: W
     assert net.device == "cuda:0"
 
 
+def test_layers_run_on_the_device_that_was_asked_for(library: Watched) -> None:
+    library.count = 2  # the emulation has one, and refuses to choose another
+    net = dn.load(SMALL)
+    with pytest.raises(dn.DeviceError, match="cuda:1: choosing the device: invalid argument"):
+        net.to("cuda:1")
+    assert net.device == "cpu"
+
+
 def test_no_weights_are_read_for_a_device_that_there_is_not(library: Watched, tmp_path: Path) -> None:
     with pytest.raises(dn.DeviceError, match="no device cuda:1"):
         dn.load(tmp_path / "no.cfg", tmp_path / "no.weights", device="cuda:1")
