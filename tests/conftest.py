@@ -12,6 +12,7 @@ import pydarknetbn
 from emulating import emulated_library
 from pydarknetbn import cpu
 from pydarknetbn.cuda import library as cuda_library
+from pydarknetbn.cuda.library import Library, open_library
 from watching import Watched
 
 
@@ -38,6 +39,17 @@ def models() -> Path:
 def cfgs() -> Path:
     """The forks' own .cfg files."""
     return _folder("PYDARKNETBN_CFGS", "the forks' cfg files")
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Library:
+    """The CUDA library of the installation, where there is a device."""
+    try:
+        library = open_library()
+        library.devices()
+    except pydarknetbn.DeviceError as reason:
+        pytest.skip(f"needs a GPU: {reason}")
+    return library
 
 
 @pytest.fixture(params=[1, 2], ids=["1thread", "2threads"])

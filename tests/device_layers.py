@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +20,13 @@ NAMED_OTHERWISE = {"local_avgpool": "maxpool", "reorg3d": "reorg", "batchnorm": 
 PARAMETERS = ("weights", "biases", "scales", "rolling_mean", "rolling_variance")
 
 
-def function_of(library: Library, kind: str) -> object | None:
-    """The library's forward for layers of a type, or None."""
+def function_of(library: Library, kind: str, what: str = "forward") -> Any:
+    """The library's forward for layers of a type, or scratch_of, or None."""
     name = NAMED_OTHERWISE.get(kind, kind.lower())
-    return getattr(library.functions, f"forward_{name}_layer_gpu", None)
+    return getattr(library.functions, f"{what}_{name}_layer_gpu", None)
 
 
-def arrays_of(library: Library, batch: int, **arrays: DeviceArray | None) -> object:
+def arrays_of(library: Library, batch: int, **arrays: DeviceArray | None) -> Any:
     """A `gpu_arrays` with these, the others NULL."""
     made = library.ffi.new("gpu_arrays *")
     made.batch = batch
@@ -44,6 +45,11 @@ def run(library: Library, layer: Layer, x: Array, sources: list[Array]) -> Array
     arrays = arrays_of(library, len(x), **held)
     arrays.sources = pointers = library.ffi.new("float *[]", [library.ffi.cast("float *", array.pointer) for array in pushed])
     native = library.ffi.cast("layer *", int(_native.ffi.cast("uintptr_t", layer.native)))
+    floats, scratch_of = library.ffi.new("size_t *"), function_of(library, layer.type, "scratch_of")
+    if scratch_of:
+        library.check(scratch_of(native, arrays, floats), layer.type)
+    scratch = DeviceArray(library, (floats[0],))
+    arrays.scratch = library.ffi.cast("float *", scratch.pointer)
     library.check(function_of(library, layer.type)(native, arrays), layer.type)
     assert pointers
     return held["output"].numpy()

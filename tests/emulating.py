@@ -1,6 +1,7 @@
 """The CUDA library built for the CPU: its own sources, with `emulated/cuda_runtime.h` in the place of CUDA's.
 
-Kernels run block after block, their threads as fibers, so that what they compute is tested where there is no GPU.
+Kernels run block after block, their threads as fibers, so that what they compute is tested where there is no GPU. With
+PYDARKNETBN_TEST_DEVICE=cuda the same tests run on a real one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pydarknetbn.cuda.library import Library
+from pydarknetbn.cuda.library import Library, open_library
 
 TESTS = Path(__file__).parent
 SOURCES = TESTS.parent / "c_src" / "cuda"
@@ -46,8 +47,18 @@ def _built(compiler: str) -> Path:
     return target
 
 
+def on_real_device() -> bool:
+    """Whether the tests of the CUDA library are to run on a GPU."""
+    return os.environ.get("PYDARKNETBN_TEST_DEVICE", "") == "cuda"
+
+
 def emulated_library() -> Library:
-    """The library, built once for the process; the test is skipped where it cannot be."""
+    """The library, built once for the process; the test is skipped where it cannot be. On a GPU that of the installation."""
+    return open_library() if on_real_device() else built_library()
+
+
+def built_library() -> Library:
+    """The same, whatever the tests are to run on."""
     if not SOURCES.exists():
         pytest.skip("the source tree is not beside the tests")
     compiler = shutil.which(os.environ.get("CXX", "c++"))

@@ -24,7 +24,7 @@ DEFAULTS = {("layer.py", "__init__", "profile"), ("cfg.py", "read_cfg", "dialect
 # Numbers this small are epsilons, which belong to the table of profiles.
 SMALL = 1e-3
 # What a shortcut adds to the sum of its weights, and normalize_channels to that of its channels: the same in both forks.
-C_EPSILONS = {("shortcut.c", "0.0001F"), ("curves.h", "0.0001F")}
+C_EPSILONS = {("shortcut_weights.h", "0.0001F"), ("curves.h", "0.0001F")}
 
 # A module imports from lower floors, or from its own without a circle.
 FLOORS = {

@@ -38,6 +38,7 @@ CASES: dict[str, tuple[tuple[int, int, int], list[str]]] = {
     "maxpool-padding": ((3, 8, 9), ["maxpool size=2 stride=2 padding=0", "maxpool size=5 stride=3 padding=4", "maxpool size=3"]),
     "maxpool-spp": ((2, 5, 5), ["maxpool size=13 stride=1", "maxpool size=9 stride=1"]),
     "maxpool-wide": ((2, 3, 3), ["maxpool size=1 stride=1 padding=5", "maxpool size=2 stride=2 padding=7"]),
+    "maxpool-blur": ((3, 7, 9), ["maxpool size=2 stride=2 antialiasing=1", "maxpool size=3 stride=2 antialiasing=2"]),
     "maxpool-depth": ((7, 3, 5), ["maxpool maxpool_depth=1 out_channels=3", "maxpool maxpool_depth=1"]),
     "local_avgpool": ((3, 9, 7), ["local_avgpool size=2 stride=2", "local_avgpool size=3 stride=1 padding=3"]),
     "avgpool": ((20, 5, 9), ["avgpool"]),
@@ -196,8 +197,8 @@ def test_a_source_that_is_not_there_is_told(library: Library) -> None:
     assert message_of(library, net.layers[1].native, arrays, "route") == message
 
 
-def test_a_blur_is_refused(library: Library) -> None:
+def test_a_blur_without_scratch_is_told(library: Library) -> None:
     net = dn.load(cfg_of("maxpool size=2 stride=2 antialiasing=1", c=2, h=4, w=4), None)
     held = {name: DeviceArray(library, (1, 2, 4, 4)) for name in ("input", "output")}
-    message = "[maxpool]: antialiasing is not computed on a device; take the CPU"
+    message = "[maxpool]: expected scratch for its blur on the device, got NULL"
     assert message_of(library, net.layers[0].native, arrays_of(library, 1, **held), "maxpool") == message

@@ -23,7 +23,7 @@ def test_a_mark_that_was_not_set_is_told() -> None:
     marks = library.ffi.new("void **"), library.ffi.new("void **")
     for mark in marks:
         library.check(library.functions.gpu_make_mark(mark, 0), "a mark")
-    with pytest.raises(DeviceError, match="the time between two marks: invalid argument"):
+    with pytest.raises(DeviceError, match="the time between two marks"):
         library.check(library.functions.gpu_time_between(marks[0][0], marks[1][0], library.ffi.new("float *")), "times")
     for mark in marks:
         library.functions.gpu_free_mark(mark[0])
@@ -31,4 +31,4 @@ def test_a_mark_that_was_not_set_is_told() -> None:
 
 def test_a_device_that_there_is_not_has_no_times() -> None:
     with pytest.raises(DeviceError, match="choosing the device"):
-        milliseconds(emulated_library(), lambda: None, device=5)
+        milliseconds(emulated_library(), lambda: None, device=99)

@@ -169,9 +169,9 @@ def test_a_backward_without_the_exchange_of_its_forward_is_refused() -> None:
         net.backward(np.zeros((4, 8, 6, 7), np.float32))
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_too_few_values_of_all_have_no_variance(count: int) -> None:
-    net = network("pjreddie-cpu")
+@pytest.mark.parametrize(("profile", "count"), [("pjreddie-cpu", 0), ("pjreddie-cpu", 1), ("torch", 1)])
+def test_too_few_values_of_all_have_no_variance(profile: str, count: int) -> None:
+    net = network(profile)
 
     def take(kind: str, values: np.ndarray) -> None:
         values[:] = 0

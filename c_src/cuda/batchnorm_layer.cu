@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gpu.h"
+#include "moments.cuh"
 
 namespace {
 
@@ -23,7 +24,7 @@ const named_array ARRAYS[CHANNEL_ARRAYS] = {{"scales", &batchnorm_gpu::scales},
                                             {"scale_updates", &batchnorm_gpu::scale_updates},
                                             {"bias_updates", &batchnorm_gpu::bias_updates}};
 
-enum { PARTIAL_FLOATS = SPLITS * 3, THREADS = 256 };
+enum { THREADS = 256 };
 
 unsigned blocks(size_t n) {
     return (unsigned)((n + THREADS - 1) / THREADS);
@@ -32,15 +33,6 @@ unsigned blocks(size_t n) {
 __global__ void fill_kernel(float *array, size_t n, float value) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) array[i] = value;
-}
-
-/* rolling = rolling * keep, then + add * value: two roundings and one for the product */
-__global__ void move_rolling_kernel(size_t n, float keep, float add, const float *mean, const float *kept, float *rolling_mean,
-                                    float *rolling_variance) {
-    size_t f = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (f >= n) return;
-    rolling_mean[f] = rolling_mean[f] * keep + add * mean[f];
-    rolling_variance[f] = rolling_variance[f] * keep + add * kept[f];
 }
 
 /* parameter += rate * updates; updates *= momentum */
@@ -61,19 +53,55 @@ bool is_strict_rule(const batchnorm_rule *rule) {
 gpu_status check_pass(const batchnorm_gpu *l, const gpu_pass *pass) {
     const size_t limit = (size_t)1 << 40;
     size_t planes = pass->batch * l->c;
-    if (!pass->batch || !pass->spatial) return gpu_fail("expected a batch and planes of 1 value or more, got none");
-    if (pass->batch > limit / l->c || pass->spatial > limit / planes)
+    if (pass->batch > limit / l->c || (planes && pass->spatial > limit / planes))
         return gpu_fail("%zu images of %zu channels of %zu values are too many", pass->batch, l->c, pass->spatial);
     return GPU_OK;
 }
 
-gpu_status move_rolling(batchnorm_gpu *l, cudaStream_t stream) {
+gpu_status check_values(const batchnorm_gpu *l, const gpu_pass *pass) {
+    if (!pass->batch || !pass->spatial) return gpu_fail("expected a batch and planes of 1 value or more, got none");
+    return check_pass(l, pass);
+}
+
+/* A rank may have no value at all. */
+gpu_status check_ranks(const batchnorm_gpu *l, const gpu_pass *pass) {
+    if (l->how == KERNELS_STRICT)
+        return gpu_fail("the strict kernels sum one batch in the order of a fork; statistics of several ranks are the fast ones'");
+    return check_pass(l, pass);
+}
+
+gpu_status check_count(const batchnorm_gpu *l, const gpu_pass *pass) {
+    if (l->count == pass->batch * pass->spatial) return GPU_OK;
+    return gpu_fail("the last training forward was of %zu values in each channel, delta is of %zu; call the forward before it",
+                    l->count, pass->batch * pass->spatial);
+}
+
+/* What the rolling arrays do in this pass, which is counted */
+rolling_move next_move(batchnorm_gpu *l, const gpu_pass *pass) {
+    if (pass->keep_still) return {};
     double keep = l->rule.rolling_keep, add = l->rule.rolling_add;
     l->num_batches_tracked += 1;
     if (l->rule.rolling == ROLLING_CUMULATIVE) add = 1. / (double)l->num_batches_tracked, keep = 1. - add;
-    LAUNCH((move_rolling_kernel), blocks(l->c), THREADS, stream)(l->c, (float)keep, (float)add, l->mean, l->kept, l->rolling_mean,
-                                                                 l->rolling_variance);
-    return gpu_check(cudaGetLastError(), "the rolling arrays");
+    return {true, (float)keep, (float)add};
+}
+
+gpu_job job_of(batchnorm_gpu *l, const gpu_pass *pass) {
+    return {l, pass->batch, pass->spatial, l->mean, l->variance, {}, (cudaStream_t)pass->stream};
+}
+
+/* The arrays of a layer begin behind each other, those with the widest values first. */
+void lay_out(batchnorm_gpu *l) {
+    size_t c = l->c;
+    l->terms = static_cast<fast_terms *>(l->block);
+    l->total = reinterpret_cast<double *>(l->terms + c);
+    l->partials = l->total + 1;
+    l->arrived = reinterpret_cast<unsigned *>(l->total + 1 + 3 * (WANTED_BLOCKS + c));
+    float *channels = reinterpret_cast<float *>(l->arrived + c);
+    for (size_t i = 0; i < CHANNEL_ARRAYS; ++i) l->*ARRAYS[i].array = channels + i * c;
+}
+
+size_t bytes_of(size_t c) {
+    return c * sizeof(fast_terms) + (1 + 3 * (WANTED_BLOCKS + c)) * sizeof(double) + c * (1 + CHANNEL_ARRAYS) * sizeof(float);
 }
 
 } // namespace
@@ -88,16 +116,14 @@ gpu_status make_batchnorm_layer_gpu(batchnorm_gpu **made, int device, size_t c, 
     batchnorm_gpu *l = static_cast<batchnorm_gpu *>(calloc(1, sizeof *l));
     if (!l) return gpu_fail("no memory for a layer");
     l->device = device, l->c = c, l->rule = *rule, l->type = type, l->how = k;
-    size_t floats = c * (CHANNEL_ARRAYS + PARTIAL_FLOATS);
-    gpu_status s = gpu_make_array(reinterpret_cast<void **>(&l->block), device, floats * sizeof(float));
+    gpu_status s = gpu_make_array(&l->block, device, bytes_of(c));
     on_device there(device);
-    if (s == GPU_OK) s = gpu_check(cudaMemset(l->block, 0, floats * sizeof(float)), "the arrays of a layer");
+    if (s == GPU_OK) s = gpu_check(cudaMemset(l->block, 0, bytes_of(c)), "the arrays of a layer");
     if (s != GPU_OK) {
         free_batchnorm_layer_gpu(l);
         return s;
     }
-    l->partials = l->block;
-    for (size_t i = 0; i < CHANNEL_ARRAYS; ++i) l->*ARRAYS[i].array = l->block + (PARTIAL_FLOATS + i) * c;
+    lay_out(l);
     LAUNCH((fill_kernel), blocks(c), THREADS, nullptr)(l->scales, c, 1);
     *made = l;
     s = gpu_check(cudaDeviceSynchronize(), "the start of a layer");
@@ -139,19 +165,20 @@ float *array_of_batchnorm_gpu(batchnorm_gpu *l, const char *name) {
 }
 
 gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, void *output) {
-    gpu_status s = check_pass(l, pass);
+    gpu_status s = check_values(l, pass);
     size_t n = pass->batch * pass->spatial;
     if (s == GPU_OK && pass->train && n == 1 && l->rule.normalize_variance == DENOMINATOR_N_MINUS_1)
         s = gpu_fail("one value in each channel has no variance over n-1 = 0; give a larger batch");
     if (s != GPU_OK) return s;
     on_device there(l->device);
     bool strict = l->how == KERNELS_STRICT;
-    gpu_job job = {l, pass->batch, pass->spatial, l->rolling_mean, l->rolling_variance, (cudaStream_t)pass->stream};
+    gpu_job job = job_of(l, pass);
     if (pass->train) {
-        job.mean = l->mean, job.variance = l->variance;
+        job.move = next_move(l, pass);
         s = gpu_check(strict ? strict_moments(job, (const float *)x) : fast_moments(job, x), "the moments");
-        if (s == GPU_OK && !pass->keep_still) s = move_rolling(l, job.stream);
         l->count = s == GPU_OK ? n : 0;
+    } else {
+        job.mean = l->rolling_mean, job.variance = l->rolling_variance;
     }
     if (s != GPU_OK) return s;
     return gpu_check(strict ? strict_normalize(job, (const float *)x, (float *)output) : fast_normalize(job, x, output),
@@ -160,23 +187,60 @@ gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, c
 
 gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
                                         void *input_delta) {
-    gpu_status s = check_pass(l, pass);
+    gpu_status s = check_values(l, pass);
     if (s != GPU_OK) return s;
     bool constant = !pass->train && l->rule.eval_statistics == STATISTICS_CONSTANT, strict = l->how == KERNELS_STRICT;
     if (!pass->train && !constant)
         return gpu_fail("a backward outside training is computed for profiles that take the rolling arrays for constants alone");
-    if (pass->train && l->count != pass->batch * pass->spatial)
-        return gpu_fail("the last training forward was of %zu values in each channel, delta is of %zu; call the forward before it",
-                        l->count, pass->batch * pass->spatial);
+    if (pass->train && check_count(l, pass) != GPU_OK) return GPU_FAILED;
     on_device there(l->device);
-    gpu_job job = {l, pass->batch, pass->spatial, l->mean, l->variance, (cudaStream_t)pass->stream};
+    gpu_job job = job_of(l, pass);
     if (constant) job.mean = l->rolling_mean, job.variance = l->rolling_variance;
     const float *x32 = (const float *)x, *delta32 = (const float *)delta;
     s = gpu_check(strict ? strict_deltas(job, x32, delta32, constant) : fast_deltas(job, x, delta, constant), "the sums of deltas");
     if (s != GPU_OK) return s;
     return gpu_check(strict ? strict_carry(job, x32, delta32, (float *)input_delta, constant)
-                            : fast_carry(job, x, delta, input_delta, constant),
+                            : fast_carry(job, x, delta, input_delta),
                      "the delta of the input");
+}
+
+gpu_status begin_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, double *message) {
+    gpu_status s = check_ranks(l, pass);
+    if (s != GPU_OK) return s;
+    on_device there(l->device);
+    l->count = pass->batch * pass->spatial;
+    return gpu_check(rank_moments(job_of(l, pass), x, message), "the moments");
+}
+
+gpu_status end_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                           const void *x, void *output) {
+    gpu_status s = check_ranks(l, pass);
+    if (s != GPU_OK) return s;
+    on_device there(l->device);
+    gpu_job job = job_of(l, pass);
+    job.move = next_move(l, pass);
+    s = gpu_check(rank_statistics(job, ranks, messages), "the statistics of all ranks");
+    return s == GPU_OK ? gpu_check(fast_normalize(job, x, output), "the normalization") : s;
+}
+
+gpu_status begin_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                              double *message) {
+    gpu_status s = check_ranks(l, pass);
+    if (s == GPU_OK) s = check_count(l, pass);
+    if (s != GPU_OK) return s;
+    on_device there(l->device);
+    return gpu_check(rank_sums(job_of(l, pass), x, delta, message), "the sums of deltas");
+}
+
+gpu_status end_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                            const double *parameters, const void *x, const void *delta, void *input_delta) {
+    gpu_status s = check_ranks(l, pass);
+    if (s == GPU_OK) s = check_count(l, pass);
+    if (s != GPU_OK) return s;
+    on_device there(l->device);
+    gpu_job job = job_of(l, pass);
+    s = gpu_check(rank_terms(job, ranks, messages, parameters), "the sums of deltas of all ranks");
+    return s == GPU_OK ? gpu_check(fast_carry(job, x, delta, input_delta), "the delta of the input") : s;
 }
 
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream) {

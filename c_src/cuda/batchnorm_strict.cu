@@ -3,6 +3,7 @@
  * -fmad=false the bits are the same. A fork's own build contracts to multiply-adds and differs in the last ones. */
 #include "../kernels/device_batchnorm.h"
 #include "gpu.h"
+#include "statistics.cuh"
 
 namespace {
 
@@ -20,21 +21,21 @@ __device__ size_t divisor(const planes &s, denominator d) {
     return d == DENOMINATOR_N ? s.count() : s.count() - 1;
 }
 
-__global__ void moments_kernel(planes s, batchnorm_rule rule, const float *x, float *mean, float *variance, float *kept) {
+__global__ void moments_kernel(planes s, batchnorm_rule rule, const float *x, kept_statistics to) {
     __shared__ float parts[DEVICE_PARTS];
     __shared__ float middle;
     size_t f = blockIdx.x, p = threadIdx.x;
     const float *channel = x + f * s.spatial;
     device_sums(channel, s.batch, s.step(), s.spatial, p, p + 1, parts + p);
     __syncthreads();
-    if (p == 0) mean[f] = middle = device_moment(device_total(0, parts, DEVICE_PARTS), s.count());
+    if (p == 0) middle = device_moment(device_total(0, parts, DEVICE_PARTS), s.count());
     __syncthreads();
     device_squares(channel, s.batch, s.step(), s.spatial, middle, p, p + 1, parts + p);
     __syncthreads();
     if (p) return;
     float squares = device_total(0, parts, DEVICE_PARTS);
-    variance[f] = device_moment(squares, divisor(s, rule.normalize_variance));
-    kept[f] = device_moment(squares, divisor(s, rule.keep_variance));
+    keep_statistics(to, f, middle, device_moment(squares, divisor(s, rule.normalize_variance)),
+                    device_moment(squares, divisor(s, rule.keep_variance)));
 }
 
 /* One thread for a value */
@@ -96,7 +97,7 @@ unsigned blocks_for_values(const gpu_job &job) {
 
 cudaError_t strict_moments(const gpu_job &job, const float *x) {
     batchnorm_gpu *l = job.l;
-    LAUNCH((moments_kernel), (unsigned)l->c, DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, l->mean, l->variance, l->kept);
+    LAUNCH((moments_kernel), (unsigned)l->c, DEVICE_PARTS, job.stream)(planes_of(job), l->rule, x, statistics_of(job));
     return cudaGetLastError();
 }
 

@@ -74,6 +74,22 @@ gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, c
 /* x: of the last forward. Adds to scale_updates and bias_updates; input_delta may be delta. */
 gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
                                         void *input_delta);
+
+/* A training forward, and its backward, by the statistics of several ranks, each with a batch of its own, which may be empty. Between
+ * begin and end the caller gathers what begin wrote: `messages` are those of all ranks behind each other, and every rank ends with the
+ * same bits in its statistics. Arrays on the device, in double:
+ *   forward    1 + 2c: n, the means, the sums of squared distances from them
+ *   backward   2c: sums of delta, of delta * (x - mean)
+ * parameters: the rank's own message, whose sums scale_updates and bias_updates take up; NULL: those of all ranks. Fast kernels. With
+ * fewer values in all than a variance divides by, it is no number. */
+gpu_status begin_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, double *message);
+gpu_status end_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                           const void *x, void *output);
+gpu_status begin_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, const void *delta,
+                                              double *message);
+gpu_status end_backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
+                                            const double *parameters, const void *x, const void *delta, void *input_delta);
+
 gpu_status update_batchnorm_layer_gpu(batchnorm_gpu *l, size_t batch, float learning_rate, float momentum, void *stream);
 
 /* What the inference of a layer reads and writes on the device, float32. Sizes, rule and options are those of the layer on the host,
@@ -107,7 +123,7 @@ gpu_status forward_local_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_deconvolutional_layer_gpu(const layer *l, const gpu_arrays *a);
 
 /* The inference of a layer of that type. Every sum goes in the order of the CPU, and functions are the package's own: the output equals
- * the CPU's bit for bit, but for which NaN a NaN is. The output overlaps no array that is read. maxpool: [local_avgpool] too; reorg:
+ * the CPU's bit for bit, but for which NaN a NaN is; denormals are never flushed. The output overlaps no array that is read. maxpool: [local_avgpool] too; reorg:
  * [reorg3d] too; standalone_batchnorm: [batchnorm]. */
 gpu_status forward_activation_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a);
@@ -117,6 +133,7 @@ gpu_status forward_gaussian_yolo_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_implicit_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_l2norm_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_logistic_layer_gpu(const layer *l, const gpu_arrays *a);
+gpu_status scratch_of_maxpool_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats);
 gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_region_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_reorg_layer_gpu(const layer *l, const gpu_arrays *a);

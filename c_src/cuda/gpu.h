@@ -32,6 +32,14 @@ struct on_device {
     cudaError_t entered;
 };
 
+/* What a training forward does with the rolling arrays: rolling * keep + value * add */
+struct rolling_move {
+    bool moves;
+    float keep, add;
+};
+
+struct fast_terms;
+
 struct batchnorm_gpu {
     int device;
     size_t c;
@@ -39,20 +47,24 @@ struct batchnorm_gpu {
     storage type;
     kernels how;
     size_t num_batches_tracked;
-    size_t count;    /* values in a channel of the last training forward, 0 before it */
-    float *block;    /* owned: the partial sums, then all arrays of c */
-    float *partials; /* (c, SPLITS, 3) */
+    size_t count;      /* values in a channel of the last training forward, 0 before it */
+    void *block;       /* owned: what follows */
+    fast_terms *terms; /* (c) */
+    void *partials;    /* of the blocks of a pass, at most WANTED_BLOCKS + c of up to three doubles */
+    double *total;     /* how many values the ranks of the last training forward had together */
+    unsigned *arrived; /* (c), 0 between passes */
     float *scales, *biases, *rolling_mean, *rolling_variance;
     float *mean, *variance, *kept, *mean_delta, *variance_delta, *scale_updates, *bias_updates;
 };
 
-enum { SPLITS = 64, CHANNEL_ARRAYS = 11 };
+enum { WANTED_BLOCKS = 4096, CHANNEL_ARRAYS = 11 };
 
 /* What the kernels of a pass are called with */
 struct gpu_job {
     batchnorm_gpu *l;
     size_t batch, spatial;
     const float *mean, *variance; /* that normalise */
+    rolling_move move;
     cudaStream_t stream;
 };
 
@@ -64,7 +76,13 @@ cudaError_t strict_carry(const gpu_job &job, const float *x, const float *delta,
 cudaError_t fast_moments(const gpu_job &job, const void *x);
 cudaError_t fast_normalize(const gpu_job &job, const void *x, void *output);
 cudaError_t fast_deltas(const gpu_job &job, const void *x, const void *delta, bool constant);
-cudaError_t fast_carry(const gpu_job &job, const void *x, const void *delta, void *input_delta, bool constant);
+cudaError_t fast_carry(const gpu_job &job, const void *x, const void *delta, void *input_delta);
+
+/* Of several ranks, see darknetbn_cuda.h */
+cudaError_t rank_moments(const gpu_job &job, const void *x, double *message);
+cudaError_t rank_statistics(const gpu_job &job, size_t ranks, const double *messages);
+cudaError_t rank_sums(const gpu_job &job, const void *x, const void *delta, double *message);
+cudaError_t rank_terms(const gpu_job &job, size_t ranks, const double *messages, const double *parameters);
 
 /* ---- layers/pointwise.cu: in float32, bit-equal to the CPU's kernels ---------------------------------------------------------------- */
 

@@ -67,17 +67,28 @@ void gpu_free_array(void *array) {
     if (array && cudaFree(array) != cudaSuccess) (void)cudaGetLastError(); /* at the end of the process the driver may be gone */
 }
 
+/* The device whose default stream a copy of an array belongs on; with a stream of its own any will do. */
+static int device_for(const void *array, void *stream) {
+    int device = -1;
+    if (!stream && gpu_device_of(array, &device) == GPU_OK && device >= 0) return device;
+    (void)cudaGetDevice(&device);
+    return device;
+}
+
 gpu_status gpu_push_array(void *array, const void *host, size_t bytes, void *stream) {
+    on_device there(device_for(array, stream));
     return gpu_check(cudaMemcpyAsync(array, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream), "an array to the device");
 }
 
 gpu_status gpu_pull_array(const void *array, void *host, size_t bytes, void *stream) {
+    on_device there(device_for(array, stream));
     cudaError_t error = cudaMemcpyAsync(host, array, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize((cudaStream_t)stream);
     return gpu_check(error, "an array from the device");
 }
 
 gpu_status gpu_copy_array(void *to, const void *from, size_t bytes, void *stream) {
+    on_device there(device_for(to, stream));
     return gpu_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream), "a copy on the device");
 }
 

@@ -3,6 +3,7 @@
 #define DARKNETBN_STORAGE_CUH
 
 #include <cstdint>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -29,20 +30,35 @@ template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
 }
 
-/* N values that lie beside each other, moved with one load or store */
-template <typename T, int N> struct alignas(sizeof(T) * N) pack {
-    T values[N];
+/* What N values that lie beside each other are moved as: one word */
+template <int BYTES> struct word;
+template <> struct word<16> {
+    using type = uint4;
+};
+template <> struct word<4> {
+    using type = uint32_t;
+};
+template <> struct word<2> {
+    using type = uint16_t;
 };
 
 template <typename T, int N> __device__ inline void load(const T *from, float *to) {
-    pack<T, N> got = *reinterpret_cast<const pack<T, N> *>(from);
-    for (int i = 0; i < N; ++i) to[i] = to_float(got.values[i]);
+    using moved = typename word<sizeof(T) * N>::type;
+    moved got = *reinterpret_cast<const moved *>(from);
+    T values[N];
+    memcpy(values, &got, sizeof got);
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = to_float(values[i]);
 }
 
 template <typename T, int N> __device__ inline void store(const float *from, T *to) {
-    pack<T, N> made;
-    for (int i = 0; i < N; ++i) made.values[i] = from_float<T>(from[i]);
-    *reinterpret_cast<pack<T, N> *>(to) = made;
+    using moved = typename word<sizeof(T) * N>::type;
+    T values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = from_float<T>(from[i]);
+    moved made;
+    memcpy(&made, values, sizeof made);
+    __stcg(reinterpret_cast<moved *>(to), made); /* a plain assignment is taken apart here and there */
 }
 
 /* How many values fill 16 bytes */

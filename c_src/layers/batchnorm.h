@@ -13,6 +13,8 @@ const float *readable(const float *input, size_t n, float *output, const float *
 int is_own(const layer *l, const float *output, size_t n);
 /* x_norm as an array, where there is one to keep. */
 status keep_x_norm(layer *l);
+/* Whether a variance that a forward takes or keeps of n values in a channel is one over n - 1 = 0. */
+int lacks_variance(const layer *l, size_t n, const network_state *state);
 /* From the layer's delta into that of the layer before, which is overwritten: the forks' copy. */
 status backward_standalone_batchnorm(layer *l, const network_state *state);
 status update_standalone_batchnorm(layer *l, const update_options *o);

@@ -54,11 +54,14 @@ status ensure_channels(layer *l, float **const *fields, size_t n_fields) {
     return STATUS_OK;
 }
 
-status check_batchnorm_layer(const layer *l, size_t n, const network_state *state) {
+int lacks_variance(const layer *l, size_t n, const network_state *state) {
     const batchnorm_rule *rule = &l->batchnorm_rule;
-    int keeps = rule->keep_variance == DENOMINATOR_N_MINUS_1 && !l->freeze_statistics;
-    int divides_by_zero = n == 1 && (keeps || rule->normalize_variance == DENOMINATOR_N_MINUS_1);
-    if (!state->train || !divides_by_zero || state->allow_degenerate) return STATUS_OK;
+    int keeps = rule->keep_variance == DENOMINATOR_N_MINUS_1 && state->train && !l->freeze_statistics;
+    return n == 1 && (keeps || rule->normalize_variance == DENOMINATOR_N_MINUS_1) && !state->allow_degenerate;
+}
+
+status check_batchnorm_layer(const layer *l, size_t n, const network_state *state) {
+    if (!state->train || !lacks_variance(l, n, state)) return STATUS_OK;
     return fail(STATUS_NUMERICS, "one value in each channel has no variance over n-1 = 0; give a larger batch");
 }
 

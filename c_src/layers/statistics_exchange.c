@@ -27,10 +27,9 @@ static float variance_of(double squares, double n, denominator d) {
 }
 
 /* Whether a variance of n values has no divisor */
-static status check_count(const batchnorm_rule *rule, double n, const network_state *state) {
+static status check_count(const layer *l, double n, const network_state *state) {
     if (n == 0) return fail(STATUS_NUMERICS, "no process has a value to normalize; give one of them a batch");
-    int divides_by_zero = n == 1 && rule->normalize_variance == DENOMINATOR_N_MINUS_1;
-    if (!divides_by_zero || state->allow_degenerate) return STATUS_OK;
+    if (!lacks_variance(l, (size_t)n, state)) return STATUS_OK;
     return fail(STATUS_NUMERICS, "one value in each channel of all processes has no variance over n-1 = 0; give larger batches");
 }
 
@@ -42,7 +41,7 @@ status exchange_moments(layer *l, const batchnorm_pass *p, const network_state *
     batchnorm_moments(p, values);
     status s = exchange(state->exchange, EXCHANGED_MOMENTS, values, 1 + 2 * p->c);
     if (s == STATUS_OK && state->exchange->normalizes) {
-        s = check_count(&l->batchnorm_rule, values[0], state);
+        s = check_count(l, values[0], state);
         all->count = s == STATUS_OK ? (size_t)values[0] : 0;
     }
     for (size_t f = 0; all->count && f < p->c; ++f) {

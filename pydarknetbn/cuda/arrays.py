@@ -104,12 +104,14 @@ class DeviceArray:
         return Lent(self.pointer, self.shape, self.dtype, self.device, self.memory)
 
 
-def borrow(array: object, name: str) -> Lent:
+def borrow(array: object, name: str, *, stream: int = 0) -> Lent:
     """The memory of an array on a device: a `DeviceArray`, or any object with `__dlpack__` or `__cuda_array_interface__`.
 
     Args:
         array: PyTorch's, CuPy's, JAX' …; it is not copied.
         name: how messages call it.
+        stream: address of the one that will read it, 0 the default one; it waits for what is still to be done to the array.
+            What shows `__cuda_array_interface__` alone is taken as it is.
 
     Raises:
         DeviceError: it lies on the host, or it is no array.
@@ -123,7 +125,7 @@ def borrow(array: object, name: str) -> Lent:
             place = "the host" if kind == HOST else f"DLPack's device {kind}"
             raise DeviceError(f"expected {name} on a CUDA device, got one on {place}; move it there first")
         detached = array.detach() if hasattr(array, "detach") else array  # a tensor that wants gradients refuses to be lent
-        return take(detached.__dlpack__(stream=_LEGACY_STREAM), name)
+        return take(detached.__dlpack__(stream=stream or _LEGACY_STREAM), name)
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
         raise DeviceError(f"expected {name} to be an array on a CUDA device, got {type(array).__name__}; see cuda.to_device")

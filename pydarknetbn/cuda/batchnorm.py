@@ -8,10 +8,11 @@ import numpy as np
 
 from .._native import Array, input_array
 from ..dialect import profile_named
-from ..errors import DtypeError, ShapeError, StateError
+from ..errors import DeviceError, DtypeError, ShapeError, StateError
 from .arrays import DTYPES, DeviceArray, borrow, pointer_of_stream
 from .dlpack import Lent
 from .library import Library, open_library
+from .ranks import DeviceComm, Exchange
 
 __all__ = ["BatchNorm"]
 
@@ -67,9 +68,38 @@ class BatchNorm:
         self._library.check(functions.make_batchnorm_layer_gpu(made, device, channels, rule, *choices), repr(self))
         self._layer = ffi.gc(made[0], functions.free_batchnorm_layer_gpu)
         self._x: Lent | None = None
+        self._exchange: Exchange | None = None
 
     def __repr__(self) -> str:
         return f"cuda.BatchNorm({self._channels}, profile={self._profile.name!r}, kernels={self._kernels!r})"
+
+    def sync(self, comm: DeviceComm | None, *, reduce_params: bool | None = None) -> None:
+        """In training, mean and variance are those of the batches of all ranks together; the numbers stay on the devices.
+
+        Every rank calls forward and backward in the same order, on a batch of any size or of none, (0, C, H, W). Outputs and deltas
+        are those of the rank's own rows in the joined batch; moments and sums are double and merged in the order of ranks, so that
+        statistics and rolling arrays have the same bits on every rank. Fewer values in all than a variance divides by give NaN: how
+        many there are is known on the device alone, which is not waited for.
+
+        Args:
+            comm: of this rank, see `cuda.from_torch`; None: for itself again.
+            reduce_params: whether a backward adds the gradients of all ranks to `scale_updates` and `bias_updates`, or those of the
+                rank's own rows; None: the latter, as DistributedDataParallel sums them.
+
+        Raises:
+            DeviceError: strict kernels, which have the order of one device.
+        """
+        if comm is not None and self._kernels != "fast":
+            raise DeviceError(f"{self!r}: statistics of several ranks are those of the fast kernels; take kernels='fast'")
+        self._exchange = None
+        if comm is not None and (comm.size > 1 or getattr(comm, "merges_alone", False)):
+            self._exchange = Exchange(
+                comm,
+                lambda shape: DeviceArray(self._library, shape, device=self._device),
+                self._channels,
+                described=f"{self!r} of {self._dtype}",
+                sums_parameters=bool(reduce_params),
+            )
 
     def forward(self, x: object, *, train: bool, out: object = None, stream: object = None) -> Any:
         """Normalises a batch.
@@ -86,12 +116,18 @@ class BatchNorm:
         Raises:
             DeviceError, DtypeError, ShapeError: x is not as told.
         """
-        source = self._checked(x, "x")
-        result, target = self._target(out, source.shape)
-        if train and target.pointer == source.pointer:
+        source = self._checked(x, "x", stream=stream, may_be_empty=train and self._exchange is not None)
+        result, target = self._target(out, source.shape, stream)
+        if train and target.pointer == source.pointer != 0:
             raise ShapeError(f"{self!r}: a training forward cannot overwrite x, which its backward reads; give another out")
         call = self._pass(source.shape, train, stream)
-        self._call("forward_batchnorm_layer_gpu", call, source, target)
+        if train and self._exchange is not None:
+            exchange = self._exchange
+            self._call("begin_forward_batchnorm_layer_gpu", call, source, exchange.moments)
+            exchange.gather_moments(stream)
+            self._call("end_forward_batchnorm_layer_gpu", call, exchange.size, exchange.all_moments, source, target)
+        else:
+            self._call("forward_batchnorm_layer_gpu", call, source, target)
         self._x = source if train else None
         return result
 
@@ -111,9 +147,18 @@ class BatchNorm:
         """
         if self._x is None:
             raise StateError(f"{self!r}: backward needs a training forward before it; call forward(x, train=True)")
-        source = self._checked(delta, "delta", self._x.shape)
-        result, target = self._target(out, source.shape)
-        self._call("backward_batchnorm_layer_gpu", self._pass(source.shape, True, stream), self._x, source, target)
+        source = self._checked(delta, "delta", self._x.shape, stream=stream)
+        result, target = self._target(out, source.shape, stream)
+        call = self._pass(source.shape, True, stream)
+        if self._exchange is not None:
+            exchange = self._exchange
+            self._call("begin_backward_batchnorm_layer_gpu", call, self._x, source, exchange.sums)
+            exchange.gather_sums(stream)
+            parameters = None if exchange.sums_parameters else exchange.sums
+            rows = exchange.size, exchange.all_sums, parameters
+            self._call("end_backward_batchnorm_layer_gpu", call, *rows, self._x, source, target)
+        else:
+            self._call("backward_batchnorm_layer_gpu", call, self._x, source, target)
         return result
 
     def update(self, *, learning_rate: float, momentum: float, batch: int, stream: object = None) -> None:
@@ -152,22 +197,26 @@ class BatchNorm:
         made.stream = pointer_of_stream(self._library, stream)
         return made
 
-    def _call(self, name: str, call: Any, *arrays: Lent) -> None:
-        pointers = [self._library.ffi.cast("void *", array.pointer) for array in arrays]
-        self._library.check(getattr(self._library.functions, name)(self._layer, call, *pointers), repr(self))
+    def _call(self, name: str, call: Any, *arguments: Lent | DeviceArray | int | None) -> None:
+        """None is NULL."""
+        cast = self._library.ffi.cast
+        given = [each if isinstance(each, int) else cast("void *", each.pointer if each else 0) for each in arguments]
+        self._library.check(getattr(self._library.functions, name)(self._layer, call, *given), repr(self))
 
-    def _target(self, out: object, shape: tuple[int, ...]) -> tuple[Any, Lent]:
+    def _target(self, out: object, shape: tuple[int, ...], stream: object) -> tuple[Any, Lent]:
         if out is not None:
-            return out, self._checked(out, "out", shape)
+            return out, self._checked(out, "out", shape, stream=stream)
         made = DeviceArray(self._library, shape, self._dtype, self._device)
         return made, made.lent()
 
-    def _checked(self, array: object, name: str, shape: tuple[int, ...] | None = None) -> Lent:
-        lent = borrow(array, name)
+    def _checked(
+        self, array: object, name: str, shape: tuple[int, ...] | None = None, *, stream: object = None, may_be_empty: bool = False
+    ) -> Lent:
+        lent = borrow(array, name, stream=int(self._library.ffi.cast("uintptr_t", pointer_of_stream(self._library, stream))))
         if lent.dtype != self._dtype:
             raise DtypeError(f"{self!r}: expected {name} of {self._dtype}, got {lent.dtype}")
-        fits = lent.shape == shape if shape else len(lent.shape) > 1 and lent.shape[1] == self._channels and 0 not in lent.shape
-        if not fits:
+        batches = len(lent.shape) > 1 and lent.shape[1] == self._channels and (may_be_empty or 0 not in lent.shape)
+        if not (batches if shape is None else lent.shape == shape):
             wanted = shape or f"(N, {self._channels}, …)"
             raise ShapeError(f"{self!r}: expected {name} of shape {wanted}, got {lent.shape}")
         return lent

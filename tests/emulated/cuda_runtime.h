@@ -17,16 +17,16 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static /* one block runs at a time */
 #define __launch_bounds__(threads)
+#define __shared__ static /* one block runs at a time */
 
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
     }
 };
-struct float2 {
-    float x, y;
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 namespace emulated {
@@ -36,7 +36,7 @@ struct block {
     std::vector<ucontext_t> fibers;
     std::vector<std::vector<char>> stacks;
     std::vector<bool> ended;
-    std::vector<float> lanes;
+    std::vector<double> lanes; /* holds a float exactly */
     ucontext_t scheduler;
     unsigned thread = 0;
     std::function<void()> body;
@@ -122,19 +122,32 @@ inline void __syncthreads() {
 }
 
 /* The value of that lane of the same warp */
-inline float __shfl_sync(unsigned, float value, int lane) {
+template <typename T> T __shfl_sync(unsigned, T value, int lane) {
     auto &b = emulated::now();
     unsigned own = b.thread;
     b.lanes[own] = value;
     emulated::wait();
-    float got = b.lanes[own / 32 * 32 + lane % 32];
+    T got = (T)b.lanes[own / 32 * 32 + lane % 32];
     emulated::wait();
     return got;
 }
 
-inline float __shfl_down_sync(unsigned all, float value, int offset) {
+template <typename T> T __shfl_down_sync(unsigned all, T value, int offset) {
     int lane = emulated::now().thread % 32 + offset;
     return __shfl_sync(all, value, lane < 32 ? lane : lane - offset);
+}
+
+template <typename T> void __stcg(T *to, T value) {
+    *to = value;
+}
+
+inline void __threadfence() {
+}
+
+inline unsigned atomicInc(unsigned *counter, unsigned limit) {
+    unsigned before = *counter;
+    *counter = before >= limit ? 0 : before + 1;
+    return before;
 }
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };

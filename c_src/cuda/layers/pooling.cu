@@ -2,6 +2,7 @@
 #include <cfloat>
 
 #include "../../kernels/windows.h"
+#include "../convolution.h"
 #include "../each.cuh"
 #include "layers.h"
 
@@ -78,21 +79,33 @@ __global__ void mean_of_plane_kernel(size_t planes, size_t spatial, const float 
     if (lane == 0) output[plane] = sum / (float)spatial;
 }
 
+/* output: what it is before a blur */
+cudaError_t pool(const layer *l, const gpu_arrays *a, shape out, float *output) {
+    size_t n = a->batch * out.c * out.h * out.w;
+    if (l->depth) {
+        extent e = {a->batch, l->c, l->h * l->w};
+        return each(n, largest_of_channels{e, l->out_c, a->input, output}, a->stream);
+    }
+    maxpool_shape s = {l->c, l->h, l->w, out.h, out.w, l->size, l->stride_x, l->stride_y, l->pad};
+    window_job job = {s, a->input, output};
+    return l->average ? each(n, mean_of_window{job}, a->stream) : each(n, largest_of_window{job}, a->stream);
+}
+
 } // namespace
+
+gpu_status scratch_of_maxpool_layer_gpu(const layer *l, const gpu_arrays *a, size_t *floats) {
+    *floats = l->blur ? a->batch * l->blur->inputs : 0;
+    return GPU_OK;
+}
 
 gpu_status forward_maxpool_layer_gpu(const layer *l, const gpu_arrays *a) {
     const char *name = l->average ? "[local_avgpool]" : "[maxpool]";
     gpu_status status = check_layer(l, a, name);
     if (status != GPU_OK) return status;
-    if (l->blur) return gpu_fail("%s: antialiasing is not computed on a device; take the CPU", name);
-    size_t n = a->batch * l->outputs;
-    if (l->depth) {
-        extent e = {a->batch, l->c, l->h * l->w};
-        return gpu_check(each(n, largest_of_channels{e, l->out_c, a->input, a->output}, a->stream), name);
-    }
-    maxpool_shape s = {l->c, l->h, l->w, l->out_h, l->out_w, l->size, l->stride_x, l->stride_y, l->pad};
-    window_job job = {s, a->input, a->output};
-    cudaError_t error = l->average ? each(n, mean_of_window{job}, a->stream) : each(n, largest_of_window{job}, a->stream);
+    if (!l->blur) return gpu_check(pool(l, a, {l->out_c, l->out_h, l->out_w}, a->output), name);
+    if (!a->scratch) return gpu_fail("%s: expected scratch for its blur on the device, got NULL", name);
+    cudaError_t error = pool(l, a, {l->blur->c, l->blur->h, l->blur->w}, a->scratch);
+    if (error == cudaSuccess) error = blur_gpu(l->blur, a->batch, a->scratch, a->output, a->stream);
     return gpu_check(error, name);
 }
 
