@@ -82,8 +82,8 @@ def steps(architecture: str | None) -> Iterator[Step]:
     yield Step("build", 200, _build(architecture), {"CUDACXX": tool("nvcc")})
     yield Step("batchnorm", 100, (*work, "batchnorm"))
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long", "-W", "default")
-    tests = sorted(str(path.relative_to(ROOT)) for pattern in ("cuda", "gpu") for path in ROOT.glob(f"tests/test_{pattern}_*.py"))
-    yield Step("tests", 150, (*pytest, *tests), {"PYDARKNETBN_TEST_DEVICE": "cuda"})
+    for path in (path for kind in ("gpu", "cuda") for path in sorted(ROOT.glob(f"tests/test_{kind}_*.py"))):
+        yield Step(path.name, 60, (*pytest, f"tests/{path.name}"), {"PYDARKNETBN_TEST_DEVICE": "cuda"})
     for check in ("memcheck", "racecheck"):
         sanitizer = (tool("compute-sanitizer"), "--tool", check, "--error-exitcode", str(FAULTS))
         yield Step(check, 60, (*sanitizer, *work, "program"))

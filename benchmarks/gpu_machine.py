@@ -41,8 +41,9 @@ class Machine:
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         """Normal values of mean 1 on the device."""
         if self.torch:
-            generator = self.torch.Generator("cuda").manual_seed(seed)
-            return self.torch.randn(shape, generator=generator, device="cuda").add_(1).to(getattr(self.torch, dtype))
+            device = f"cuda:{self.torch.cuda.current_device()}"
+            generator = self.torch.Generator(device).manual_seed(seed)
+            return self.torch.randn(shape, generator=generator, device=device).add_(1).to(getattr(self.torch, dtype))
         from pydarknetbn.cuda import DeviceArray
 
         values = np.random.default_rng(seed).normal(1, 1, shape).astype(np.float32)

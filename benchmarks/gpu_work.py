@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from .common import LeftOut
 from .gpu_machine import SHAPES, Machine, machine
 
+TINY_YOLO = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 PROFILES = ("pjreddie-cuda", "alexeyab-cuda")
 # Passes over an array of the batch's size: a forward reads x for its moments, and again for its output, which it writes; a backward
@@ -132,7 +134,7 @@ class Alone:
 
 
 def program(on: Machine) -> dict[str, Any]:
-    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on such that do not."""
+    """Every kernel of batch normalization once, on sizes that fill packs and blocks and on others; and a small network."""
     from pydarknetbn.cuda import BatchNorm, DeviceArray
 
     on = Machine(on.library, None, on.emulated)
@@ -149,7 +151,21 @@ def program(on: Machine) -> dict[str, Any]:
                     raise ArithmeticError(f"{layer!r} of {shape}: not all values are numbers")
             layer.update(learning_rate=0.1, momentum=0.9, batch=shape[0])
             passes += 3
-    return {"passes": passes}
+    return {"passes": passes, "networks": 0 if on.emulated else small_network()}
+
+
+def small_network() -> int:
+    """How many networks ran on the device: one with most kinds of layers, or none where this version has none there."""
+    import pydarknetbn as dn
+
+    from .networks import image_for, seeded
+
+    if not hasattr(dn.Network, "to"):
+        return 0
+    net = seeded(TINY_YOLO, 96)
+    net.to("cuda")
+    net.forward(image_for(net, batch=2))
+    return 1
 
 
 # --- networks and ranks ---------------------------------------------------------------------------------------------------------
@@ -164,8 +180,7 @@ def networks(on: Machine) -> dict[str, Any]:
     if not hasattr(dn.Network, "to"):
         raise LeftOut("this version has no networks on a GPU")
     cfgs = [(name, size, cfg_named(name)) for name, size in (("yolov3", 416), ("yolov4-tiny", 416))]
-    tiny = Path(__file__).parent.parent / "cfg" / "tiny-yolo.cfg"
-    found = [(name, size, path) for name, size, path in cfgs if path] or [("tiny-yolo", 416, tiny)]
+    found = [(name, size, path) for name, size, path in cfgs if path] or [("tiny-yolo", 416, TINY_YOLO)]
     return {"cases": [case for name, size, path in found for case in network_cases(on, name, seeded(path, size), image_for)]}
 
 
@@ -173,6 +188,7 @@ def network_cases(on: Machine, name: str, net: Any, image_for: Callable[[Any], A
     """One for each way to sum."""
     image = image_for(net)
     wanted = [np.array(output) for output in _outputs(net, image)]
+    there = on.torch.from_numpy(image).cuda() if on.torch else image
     for how in ("exact", "fast"):
         case: dict[str, Any] = {"network": name, "math": how}
         try:
@@ -181,6 +197,7 @@ def network_cases(on: Machine, name: str, net: Any, image_for: Callable[[Any], A
             case["equal"] = all(np.array_equal(*pair) for pair in zip(got, wanted, strict=True))
             case["difference"] = max(float(np.abs(one - other).max()) for one, other in zip(got, wanted, strict=True))
             case["ms"] = Machine(on.library, None, False).median_ms(lambda: net.forward(image), rounds=7)
+            case["device_ms"] = on.median_ms(lambda: net.forward_on_device(there), rounds=7)
         except Exception as reason:
             case["said"] = f"{type(reason).__name__}: {reason}"
         net.to("cpu")
@@ -216,7 +233,8 @@ def rank_main(rank: int, size: int, store: str, target: str) -> None:
     x, delta = on.normal(shape, "float32", 10 + rank), on.normal(shape, "float32", 20 + rank)
     comm = dn.cuda.from_torch()
     layer = dn.cuda.BatchNorm(shape[1], profile="torch", device=rank)
-    layer.sync(comm if size > 1 else Alone())
+    alone = SimpleNamespace(rank=0, size=1, merges_alone=True, gathering=comm.gathering, tell=comm.tell)
+    layer.sync(comm if size > 1 else alone)
     module = torch.nn.SyncBatchNorm(shape[1], device="cuda")
     leaf = x.detach().requires_grad_()
     output = module(leaf)

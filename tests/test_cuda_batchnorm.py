@@ -183,8 +183,9 @@ def test_another_dtype_is_refused(library: Library) -> None:
         BatchNorm(2, profile="torch", library=library).forward(DeviceArray(library, (3, 2, 4), "float16"), train=True)
 
 
-def test_one_value_has_no_variance_over_n_minus_1(library: Library) -> None:
-    layer = BatchNorm(2, profile="pjreddie-cuda", library=library)
+@pytest.mark.parametrize("profile", ["pjreddie-cuda", "torch"])  # that normalizes by it, and that keeps it
+def test_one_value_has_no_variance_over_n_minus_1(library: Library, profile: str) -> None:
+    layer = BatchNorm(2, profile=profile, library=library)
     with pytest.raises(dn.DeviceError, match="one value in each channel"):
         layer.forward(DeviceArray.from_numpy(library, numbers((1, 2))), train=True)
     assert not layer.pull()["rolling_mean"].any()

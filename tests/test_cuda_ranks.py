@@ -185,6 +185,15 @@ def test_rolling_arrays_move_once_by_what_all_have(library: Library) -> None:
     np.testing.assert_allclose(pulled["rolling_variance"], 0.1 * x.astype(np.float64).var(axis=(0, 2, 3), ddof=1), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("profile", "moved"), [("torch", 0), ("textbook", 1)])
+def test_one_value_of_all_ranks_moves_only_what_it_has(library: Library, profile: str, moved: int) -> None:
+    x = np.full((1, 2), 3, np.float32)
+    pulled = trained(library, x, x, [0, 1], profile)[0][2]
+    np.testing.assert_array_equal(pulled["mean"], [3, 3])
+    assert (pulled["rolling_mean"] != 0).sum() == 2 * moved
+    assert np.isfinite(pulled["rolling_variance"]).all()
+
+
 def test_a_single_rank_computes_as_if_it_had_none(library: Library) -> None:
     x = DeviceArray.from_numpy(library, numbers((3, 2, 5, 5), 3))
     alone, synced = (BatchNorm(2, profile="torch", library=library) for _ in range(2))

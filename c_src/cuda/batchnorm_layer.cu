@@ -167,7 +167,8 @@ float *array_of_batchnorm_gpu(batchnorm_gpu *l, const char *name) {
 gpu_status forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, void *output) {
     gpu_status s = check_values(l, pass);
     size_t n = pass->batch * pass->spatial;
-    if (s == GPU_OK && pass->train && n == 1 && l->rule.normalize_variance == DENOMINATOR_N_MINUS_1)
+    bool keeps = l->rule.keep_variance == DENOMINATOR_N_MINUS_1 && !pass->keep_still;
+    if (s == GPU_OK && pass->train && n == 1 && (keeps || l->rule.normalize_variance == DENOMINATOR_N_MINUS_1))
         s = gpu_fail("one value in each channel has no variance over n-1 = 0; give a larger batch");
     if (s != GPU_OK) return s;
     on_device there(l->device);

@@ -38,6 +38,7 @@ __global__ void statistics_kernel(size_t c, size_t ranks, batchnorm_rule rule, c
         all = together(all, {m[0], m[1 + f], m[1 + c + f]});
     }
     if (f == 0) *total = all.n;
+    to.move.moves = to.move.moves && all.n > (rule.keep_variance == DENOMINATOR_N ? 0 : 1); /* else there is no variance to keep */
     keep_statistics(to, f, (float)all.mean, variance_of(all, rule.normalize_variance), variance_of(all, rule.keep_variance));
 }
 

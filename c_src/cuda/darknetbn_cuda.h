@@ -80,8 +80,8 @@ gpu_status backward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, 
  * same bits in its statistics. Arrays on the device, in double:
  *   forward    1 + 2c: n, the means, the sums of squared distances from them
  *   backward   2c: sums of delta, of delta * (x - mean)
- * parameters: the rank's own message, whose sums scale_updates and bias_updates take up; NULL: those of all ranks. Fast kernels. With
- * fewer values in all than a variance divides by, it is no number. */
+ * parameters: the rank's own message, whose sums scale_updates and bias_updates take up; NULL: those of all ranks. Fast kernels. Of
+ * fewer values in all than a variance needs, it is no number, and the rolling arrays stay. */
 gpu_status begin_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, const void *x, double *message);
 gpu_status end_forward_batchnorm_layer_gpu(batchnorm_gpu *l, const gpu_pass *pass, size_t ranks, const double *messages,
                                            const void *x, void *output);

@@ -31,8 +31,9 @@ template <typename R, int MOST> __device__ inline part_moments<R> moments_of_val
     m.mean = sum / m.n;
 #pragma unroll
     for (int i = 0; i < MOST; ++i) {
+        if (i >= count) continue;
         R off = (R)values[i] - m.mean;
-        if (i < count) m.squares += off * off;
+        m.squares += off * off;
     }
     return m;
 }

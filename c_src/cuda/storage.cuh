@@ -35,6 +35,9 @@ template <int BYTES> struct word;
 template <> struct word<16> {
     using type = uint4;
 };
+template <> struct word<8> {
+    using type = uint2;
+};
 template <> struct word<4> {
     using type = uint32_t;
 };

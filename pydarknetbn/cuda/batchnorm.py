@@ -78,8 +78,8 @@ class BatchNorm:
 
         Every rank calls forward and backward in the same order, on a batch of any size or of none, (0, C, H, W). Outputs and deltas
         are those of the rank's own rows in the joined batch; moments and sums are double and merged in the order of ranks, so that
-        statistics and rolling arrays have the same bits on every rank. Fewer values in all than a variance divides by give NaN: how
-        many there are is known on the device alone, which is not waited for.
+        statistics and rolling arrays have the same bits on every rank. Fewer values in all than a variance needs give NaN, and the
+        rolling arrays stay: how many there are is known on the device alone, which is not waited for.
 
         Args:
             comm: of this rank, see `cuda.from_torch`; None: for itself again.
@@ -107,7 +107,8 @@ class BatchNorm:
         Args:
             x: (N, C) or (N, C, …) on the device, of the layer's dtype, in C order.
             train: with the batch's statistics, and the rolling arrays move; else with these.
-            out: array of x's shape on the device to write to; it may be x in inference.
+            out: array of x's shape on the device to write to; it may be x in inference. None: a new one, whose making and freeing
+                may wait for the device.
             stream: of the caller; None: the default one.
 
         Returns:
@@ -121,6 +122,7 @@ class BatchNorm:
         if train and target.pointer == source.pointer != 0:
             raise ShapeError(f"{self!r}: a training forward cannot overwrite x, which its backward reads; give another out")
         call = self._pass(source.shape, train, stream)
+        self._x = None
         if train and self._exchange is not None:
             exchange = self._exchange
             self._call("begin_forward_batchnorm_layer_gpu", call, source, exchange.moments)
