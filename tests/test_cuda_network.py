@@ -11,7 +11,7 @@ import pytest
 
 import pydarknetbn as dn
 from core import assert_same_bits
-from emulating import emulated_blas
+from emulating import emulated_blas, on_real_device
 from nets import CFG, cfg_of, noise, tiny_yolo
 from pydarknetbn.cuda import DeviceArray, blas
 from pydarknetbn.running import plan_outputs
@@ -109,7 +109,8 @@ def test_shared_kernels_are_there_once(library: Watched) -> None:
 @pytest.fixture
 def cublas(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is opened in the place of cuBLAS; it sums in double, so its bits are others."""
-    monkeypatch.setattr(blas, "candidates", lambda: [str(emulated_blas())])
+    if not on_real_device():
+        monkeypatch.setattr(blas, "candidates", lambda: [str(emulated_blas())])
 
 
 @pytest.mark.usefixtures("cublas")
