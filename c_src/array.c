@@ -12,7 +12,7 @@
 enum { ALIGNMENT = 64 };
 
 typedef struct {
-    atomic_size_t users;
+    atomic_size_t users, retained;
     size_t size;
     void *block;
 } header;
@@ -80,6 +80,7 @@ static float *make(size_t n, int zeros) {
     if (floats_left != SIZE_MAX) floats_left -= n;
     header *head = header_of(array);
     atomic_init(&head->users, 1);
+    atomic_init(&head->retained, 0);
     head->size = n;
     head->block = block;
     count_made(n * sizeof(float));
@@ -95,7 +96,10 @@ float *make_dirty_array(size_t n) {
 }
 
 float *array_retain(float *array) {
-    if (array) atomic_fetch_add(&header_of(array)->users, 1);
+    if (array) {
+        atomic_fetch_add(&header_of(array)->users, 1);
+        atomic_fetch_add(&header_of(array)->retained, 1);
+    }
     return array;
 }
 
@@ -109,6 +113,10 @@ void array_release(float *array) {
 
 size_t array_users(const float *array) {
     return array ? atomic_load(&header_of(array)->users) : 0;
+}
+
+size_t array_retained(const float *array) {
+    return array ? atomic_load(&header_of(array)->retained) : 0;
 }
 
 size_t array_size(const float *array) {

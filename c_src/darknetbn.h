@@ -211,6 +211,10 @@ const char *status_message(void);
 float *array_retain(float *array);
 void array_release(float *array);
 size_t array_size(const float *array); /* how many floats it holds */
+/* References to it, and how many array_retain() ever gave: an array that only its layer refers to, and that nobody was lent since, is
+ * as it was. */
+size_t array_users(const float *array);
+size_t array_retained(const float *array);
 /* How many floats the calling thread's further arrays may hold together; SIZE_MAX: as many as memory gives. What is over it is
  * STATUS_OUT_OF_MEMORY before memory is taken. */
 void limit_arrays(size_t floats);

@@ -20,7 +20,6 @@ float *make_array(size_t n);
 float *make_dirty_array(size_t n); /* of any values */
 /* *array becomes an array of n zeros, unless it holds n floats already. */
 status ensure_array(float **array, size_t n);
-size_t array_users(const float *array); /* references to it */
 /* false where the product of the factors does not fit into a size_t. */
 int product(size_t *result, const size_t *factors, size_t n_factors);
 

@@ -13,8 +13,9 @@ import numpy as np
 from ._native import array_limit, available_memory
 from .building import Built, Origin, build_layers, initialize
 from .cfg import Cfg, read_cfg
+from .devices import check_device
 from .dialect import AUTOMATIC, DIALECTS, Dialect, Profile, dialect_named, profile_named
-from .errors import CfgError, DeviceError, WeightsError
+from .errors import CfgError, WeightsError
 from .network import Network
 from .programs import refusals
 from .variances import warnings_of
@@ -60,7 +61,7 @@ def load(
         seen_bytes: 4 or 8, the size of the header's counter, for files whose version lies about it.
         strict: raise what would be a warning; with dialect "hank-ai" so whatever ends that fork's program, such as an option that
             it does not read.
-        device: "cpu".
+        device: where its inference runs: "cpu", or "cuda" as `Network.to` has it.
 
     Returns:
         The network, whole: where anything is wrong, an error is raised and nothing is kept.
@@ -88,7 +89,7 @@ def load(
     origin = Origin(decision.cfg, source.name if source else "", used, _why(decision, profile), built.warnings + variances)
     net = Network(built, dialect=decision.dialect, profile=chosen, header=header, origin=origin, names=names)
     net.generator = np.random.default_rng([seed or 0, 1])  # other numbers than those of the initial weights
-    return net
+    return net.to(device)
 
 
 def load_structure(cfg: CfgSource, *, dialect: str = "auto", profile: str | None = None) -> Network:
@@ -118,8 +119,7 @@ def _why(decision: Decision, profile: str | None) -> tuple[str, str]:
 
 
 def _check_arguments(device: str, upto: int | None, seen_bytes: int | None) -> None:
-    if device != "cpu":
-        raise DeviceError(f"expected device 'cpu', got {device!r}; this build computes on the CPU only")
+    check_device(device)
     if upto is not None and upto < 0:
         raise ValueError(f"expected upto to be a layer number of 0 or more, got {upto}")
     if seen_bytes not in (None, 4, 8):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from . import _native
 from ._native import Array
 from .building import Built, Origin, clone_layers
 from .calibration import calibrate
+from .devices import device_of, forward_on_device, to
 from .dialect import Dialect, Profile
 from .errors import StateError
 from .layers import Layer
-from .recurrence import State, read_state, reset_state
+from .recurrence import State, reset_state_of, state_of
 from .running import Runner
 from .training import Pass, Progress, TrainSettings, methods
 from .weights import Header, header_of, write_file, write_weights
@@ -132,7 +132,7 @@ class Network:
 
         Args:
             x: (batch, c, h, w), float32, C order, values as the network was trained with (0 to 1 for pictures). A network
-                without height and width takes (batch, inputs) too.
+                without height and width takes (batch, inputs) too. On a device, see `to`, also an array that lies there.
             train: batchnorm takes the batch's statistics and moves its rolling arrays.
             cache: batchnorm keeps what a backward needs; None: as train says.
             keep: "heads" drops each other layer's output as soon as no layer needs it any more, which takes a fraction of the
@@ -143,7 +143,7 @@ class Network:
 
         Raises:
             DtypeError, ShapeError: x is not as told.
-            UnsupportedError: a crop or dropblock in training.
+            UnsupportedError: a crop or dropblock in training, or a training on a device.
             StateError: after `close`; other sequences than the state is of.
         """
         if keep not in ("all", "heads"):
@@ -155,7 +155,10 @@ class Network:
             return [done.output_of(layer) for layer in self.kept]
 
     backward, loss, train_step, fit, freeze = methods.backward, methods.loss, methods.train_step, methods.fit, methods.freeze
-    calibrate, sync_bn = calibrate, methods.sync_bn
+    calibrate, sync_bn, reset_state = calibrate, methods.sync_bn, reset_state_of
+    to, forward_on_device = to, forward_on_device
+    state: State = property(state_of)  # type: ignore[assignment]
+    device: str = property(device_of)  # type: ignore[assignment]
     generator: np.random.Generator = property(methods.generator, methods.set_generator)  # type: ignore[assignment]
     seen: int = property(methods.seen, methods.set_seen)  # type: ignore[assignment]
     settings: TrainSettings = property(methods.settings, methods.set_settings)  # type: ignore[assignment]
@@ -169,20 +172,9 @@ class Network:
 
     def checked(self, x: object) -> Array:
         """A batch that a forward takes, or an error."""
-        flat = isinstance(x, np.ndarray) and x.ndim == 2 and self.h == self.w == 1
-        shape = ("batch", self.c) if flat else ("batch", *self._in_shape)
-        return _native.input_array(x, "x", shape, empty=self.runner.ranks is not None)
-
-    @property
-    def state(self) -> State:
-        """What recurrent layers keep: `net.state[1]["state"]`, LSTMs' "cell" too, are writable views (sequences, c, h, w)."""
-        with self.turn():
-            return read_state(self.layers)
-
-    def reset_state(self, sequences: int | None = None) -> None:
-        """The state becomes zeros, for that many sequences or for those of the next forward."""
-        with self.turn():
-            reset_state(self.layers, sequences)
+        flat = len(getattr(x, "shape", ())) == 2 and self.h == self.w == 1
+        batch: Array = self.runner.checked(x, ("batch", self.c) if flat else ("batch", *self._in_shape))
+        return batch
 
     def detect(
         self,

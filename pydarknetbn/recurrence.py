@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +12,10 @@ from . import _native
 from ._native import Array, lib
 from .layers import Layer
 
-__all__ = ["State", "fresh_state", "read_state", "reset_state"]
+if TYPE_CHECKING:
+    from .network import Network
+
+__all__ = ["State", "fresh_state", "read_state", "reset_state", "reset_state_of", "state_of"]
 
 State = dict[int, dict[str, Array]]
 
@@ -66,3 +70,18 @@ def fresh_state(layers: Sequence[Layer]) -> Iterator[None]:
                 reset_state([layer], len(kept["state"]) or None)
                 for name, array in read_state([layer], training=True)[layer.index].items():
                     array[...] = kept[name]
+
+
+# --- of a network ---------------------------------------------------------------------------------------------------------------
+
+
+def state_of(net: Network) -> State:
+    """What recurrent layers keep: `net.state[1]["state"]`, LSTMs' "cell" too, are writable views (sequences, c, h, w)."""
+    with net.turn():
+        return read_state(net.layers)
+
+
+def reset_state_of(net: Network, sequences: int | None = None) -> None:
+    """The state becomes zeros, for that many sequences or for those of the next forward."""
+    with net.turn():
+        reset_state(net.layers, sequences)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from .sync.ranks import Ranks
 from .training.backpropagation import Pass, prepare_delta
 from .training.rowless import forward_without_rows
 from .training.syncing import rolling_arrays_kept
+
+if TYPE_CHECKING:
+    from .cuda.running import DeviceLayers
 
 __all__ = ["Plan", "Runner", "plan_outputs"]
 
@@ -101,6 +104,19 @@ class Runner:
         self.done: Pass | None = None
         self.exchanges: dict[int, Exchange] = {}  # of the batchnorms of layers, by their numbers
         self.ranks: Ranks | None = None  # that train together
+        self.device: DeviceLayers | None = None  # where the layers run instead
+
+    def checked(self, x: object, expected: Sequence[int | str]) -> Any:
+        """A batch of that shape that `run` takes: an array of the host's or, where the layers are on a device, one of that, too."""
+        if self.device and not isinstance(x, np.ndarray):
+            return self.device.checked(x, expected)
+        return _native.input_array(x, "x", expected, empty=self.ranks is not None and self.device is None)
+
+    def require_host(self, what: str) -> None:
+        """Raises an UnsupportedError where the layers run on a device."""
+        if self.device:
+            place = self.device.place
+            raise UnsupportedError(f"{self._name}: {what} runs on the CPU, and the network is on {place}; call net.to('cpu') first")
 
     def run(self, done: Pass, *, keep_all: bool, starts: Starts | None = None) -> Pass:
         """Computes each layer's output; `self.done` is then the pass, if a backward can follow.
@@ -116,6 +132,7 @@ class Runner:
         if done.time_steps < 1:
             raise ValueError(f"expected time_steps to be 1 or more, got {done.time_steps}")
         self.done = None
+        self._check_place(done)
         if done.train:
             self._check_training()
             if any(layer.type == "dropout" and layer.passes_input for layer in self._layers):
@@ -123,6 +140,8 @@ class Runner:
         for layer in self._layers:
             if layer.trainer is not None:
                 layer.trainer.batch = 0  # not run yet
+        if self.device:
+            return self.device.run(done, keep_all=keep_all)
         if keep_all or done.train or done.cache:
             if self._plan:
                 self._plan, self.workspace = None, _workspace(0)
@@ -139,6 +158,13 @@ class Runner:
         finally:
             self._drop(self._plan.place)
         return done
+
+    def _check_place(self, done: Pass) -> None:
+        """Whether the layers can be run where they are."""
+        if done.train or done.cache:
+            self.require_host("training" if done.train else "what a backward needs")
+        if any(exchange.in_inference for exchange in self.exchanges.values()):
+            self.require_host("a batchnorm whose statistics are exchanged")
 
     def _check_training(self) -> None:
         if self._folded:

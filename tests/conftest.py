@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 import pydarknetbn
+from emulating import emulated_library
 from pydarknetbn import cpu
+from pydarknetbn.cuda import library as cuda_library
 from pydarknetbn.cuda.library import Library, open_library
+from watching import Watched
 
 
 def _folder(variable: str, holds: str) -> Path:
@@ -71,3 +74,11 @@ def system_functions() -> Iterator[None]:
     """The test runs with the machine's exp, log and tanh alone: it demands the bits of a recording."""
     with cpu.libm("system"):
         yield
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """The CUDA library on the CPU, opened in the place of the installation's, with its calls counted."""
+    watched = Watched(emulated_library())
+    monkeypatch.setattr(cuda_library, "open_library", lambda: watched)
+    return watched

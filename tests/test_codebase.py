@@ -31,8 +31,9 @@ FLOORS = {
     0: {"contents", "dialect", "errors", "extras", "files", "npz"},
     1: {"options", "cfg", "programs", "rewriting", "trees"},
     3: {"_native", "exchanging"},
-    4: {"_reading", "bn", "boxes", "cpu", "cuda", "detections", "draw", "image", "layers", "sync"},
-    5: {"building", "calibration", "detecting", "loading", "network", "recurrence", "running", "training", "variances", "weights"},
+    4: {"_reading", "bn", "boxes", "cpu", "detections", "draw", "image", "layers", "sync"},
+    5: {"building", "calibration", "cuda", "detecting", "devices", "loading", "network", "recurrence", "running", "training"}
+    | {"variances", "weights"},
     6: {"checking", "convert", "differing", "doctor", "folding", "linting"},
     7: {"dumping", "golden", "testing"},
     8: {"cli"},

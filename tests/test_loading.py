@@ -68,9 +68,10 @@ def test_wrong_argument_is_named_with_what_it_may_be(options, words):
         dn.load(TWO, WHOLE, **options)
 
 
-def test_only_the_cpu_is_a_device():
-    with pytest.raises(dn.DeviceError, match="expected device 'cpu', got 'cuda'"):
-        dn.load(TWO, device="cuda")
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:one", "cpu:0", "", None])
+def test_a_device_is_the_cpu_or_a_number_of_cudas(device):
+    with pytest.raises(dn.DeviceError, match="expected device 'cpu', 'cuda' or 'cuda:N' with the number of a device, got"):
+        dn.load(TWO, device=device)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------------------

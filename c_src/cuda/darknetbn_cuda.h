@@ -27,6 +27,8 @@ const char *gpu_message(void);
 gpu_status gpu_devices(int *count);
 /* Its name, of at most size bytes with the 0, and bytes of its memory */
 gpu_status gpu_device(int device, char *name, size_t size, size_t *memory);
+/* The device of the calling thread becomes this one; `before` is set to the one that it was. */
+gpu_status gpu_choose_device(int device, int *before);
 /* What it is that a pointer points to: the number of the device, -1 the host's memory */
 gpu_status gpu_device_of(const void *array, int *device);
 

@@ -39,6 +39,11 @@ gpu_status gpu_device(int device, char *name, size_t size, size_t *memory) {
     return GPU_OK;
 }
 
+gpu_status gpu_choose_device(int device, int *before) {
+    gpu_status s = gpu_check(cudaGetDevice(before), "the device of the thread");
+    return s == GPU_OK ? gpu_check(cudaSetDevice(device), "choosing the device") : s;
+}
+
 gpu_status gpu_device_of(const void *array, int *device) {
     cudaPointerAttributes attributes;
     gpu_status s = gpu_check(cudaPointerGetAttributes(&attributes, array), "the place of an array");

@@ -67,4 +67,5 @@ def calibrate(
     """
     from .calibrating import Work, calibrate_network  # noqa: PLC0415 a network is often asked for other things
 
+    net.runner.require_host("calibrate")
     return calibrate_network(net, batches, Work(sequential, comm, progress, resume, data))

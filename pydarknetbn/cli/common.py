@@ -21,6 +21,7 @@ from ..network import Network
 
 __all__ = [
     "CfgArgument",
+    "DeviceOption",
     "DialectOption",
     "JsonOption",
     "ProfileOption",
@@ -48,6 +49,8 @@ ProfileOption: TypeAlias = Annotated[
 ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(metavar="N", help="Threads to use; the result is the same. Default: all processors.")
 ]
+
+DeviceOption: TypeAlias = Annotated[str, typer.Option(metavar="DEVICE", help="Where the network runs: cpu, cuda or cuda:N.")]
 
 _NARROW = 100
 Item = TypeVar("Item")
@@ -80,14 +83,15 @@ def load_network(
     threads: int | None,
     quiet: bool,
     initial: bool = True,
+    device: str = "cpu",
 ) -> Network:
     """The network of two files, its warnings told on standard error; initial: without weights it has its initial values."""
     if threads is not None:
         set_num_threads(threads)
     if weights is None and not initial:
-        net = load_structure(cfg, dialect=dialect, profile=profile)
+        net = load_structure(cfg, dialect=dialect, profile=profile).to(device)
     else:
-        net = load(cfg, weights, dialect=dialect, profile=profile)
+        net = load(cfg, weights, dialect=dialect, profile=profile, device=device)
     if not quiet:
         warn(net.warnings)
     return net

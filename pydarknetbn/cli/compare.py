@@ -59,6 +59,7 @@ def compare(
     dialect: common.DialectOption = "auto",
     profile: common.ProfileOption = None,
     threads: common.ThreadsOption = None,
+    device: common.DeviceOption = "cpu",
 ) -> None:
     """Tell why a port gives other values: the cause, the number that proves it, and the fix.
 
@@ -68,16 +69,14 @@ def compare(
         wanted = "OTHER alone beside --golden" if golden else "CFG, WEIGHTS and OTHER"
         raise typer.BadParameter(f"expected {wanted}, got {len(sides)} names")
     _check_target(html)
-    if train and (golden or repro):
-        raise ValueError("--train goes with neither --golden nor --repro: it compares a step of a module")
-    if repro and (golden or repro.exists()):
-        raise ValueError("--repro needs the network, not --golden" if golden else f"{repro}: is there already; name a new folder")
+    _check_together(golden, repro, train=train, device=device)
     given = inputs.array_of(other_input) if other_input else None
     if golden:
         found = _with_golden(golden, sides[0], names, given)
     else:
         cfg, weights = Path(sides[0]), Path(sides[1])
-        net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+        files: dict[str, Any] = {"dialect": dialect, "profile": profile, "threads": threads, "quiet": quiet or json}
+        net = common.load_network(cfg, weights, **files, device=device)
         other = other_side(sides[2], cfg, weights, dialect=dialect)
         options = {"names": names, "other_input": given, "fix_and_go_on": fix_and_go_on, "train": train}
         found = _with_network(net, other, source, options, quiet or json)
@@ -86,6 +85,16 @@ def compare(
     if repro and not found.clean:
         found.write_repro(repro)
     _tell(found, html, json=json, quiet=quiet, every=every)
+
+
+def _check_together(golden: Path | None, repro: Path | None, *, train: bool, device: str) -> None:
+    """Before anything is read: options that do not go with each other."""
+    if golden and device != "cpu":
+        raise ValueError("--device goes with a network, and --golden has none to run; leave one out")
+    if train and (golden or repro):
+        raise ValueError("--train goes with neither --golden nor --repro: it compares a step of a module")
+    if repro and (golden or repro.exists()):
+        raise ValueError("--repro needs the network, not --golden" if golden else f"{repro}: is there already; name a new folder")
 
 
 def _check_target(html: Path | None) -> None:

@@ -51,9 +51,10 @@ def detect(
     dialect: common.DialectOption = "auto",
     profile: common.ProfileOption = None,
     threads: common.ThreadsOption = None,
+    device: common.DeviceOption = "cpu",
 ) -> None:
     """Find the objects in pictures, as the dialect's own detector does."""
-    net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json)
+    net = common.load_network(cfg, weights, dialect=dialect, profile=profile, threads=threads, quiet=quiet or json, device=device)
     labels = load_names(names) if names else net.names
     targets = _targets(output, pictures)
     _refuse_to_overwrite(pictures, targets)

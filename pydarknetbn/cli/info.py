@@ -27,10 +27,11 @@ def info(
     dialect: common.DialectOption = "auto",
     profile: common.ProfileOption = None,
     threads: common.ThreadsOption = None,
+    device: common.DeviceOption = "cpu",
 ) -> None:
     """Show a network's layers, parameters, header, dialect and profile."""
     files: dict[str, Any] = {"dialect": dialect, "profile": profile, "threads": threads, "quiet": quiet or json}
-    net = common.load_network(cfg, weights, **files, initial=False)
+    net = common.load_network(cfg, weights, **files, initial=False, device=device)
     if json:
         common.print_json(_document(net))
         return
@@ -84,11 +85,22 @@ def _print_summary(out: Console, net: Network) -> None:
             rows["statistics"] = f"the rolling arrays of {many} are as before any training"
     rows["dialect"] = net.why[0].removeprefix("dialect ")
     rows["profile"] = net.why[1].removeprefix("profile ")
+    if there := _device(net):
+        rows["device"] = f"{there['place']}, {there['name']}, {there['memory'] / 2**30:.1f} GiB: every layer is computed there"
     if net.names:
         rows["classes"] = f"{len(net.names)} names: {', '.join(net.names[:5])}{' …' if len(net.names) > 5 else ''}"
     for name, text in rows.items():
         out.print(f"[bold]{name:<11}[/bold]", end="")
         out.print(text, markup=False)
+
+
+def _device(net: Network) -> dict[str, Any] | None:
+    """The device that the network is on; None: the CPU."""
+    if not net.runner.device:
+        return None
+    place = net.runner.device.place
+    found = place.library.devices()[place.device]
+    return {"place": net.device, "name": found.name, "memory": found.memory}
 
 
 def _untrained(net: Network) -> list[int]:
@@ -132,4 +144,5 @@ def _document(net: Network) -> dict[str, Any]:
         "why": list(net.why),
         "warnings": list(net.warnings),
         "names": list(net.names),
+        "device": _device(net),
     }

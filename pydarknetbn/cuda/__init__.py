@@ -1,4 +1,4 @@
-"""Batch normalization on CUDA devices; the library that computes it is optional, and opened on the first use.
+"""Batch normalization on CUDA devices, where `Network.to` moves whole networks. The library is optional, opened on the first use.
 
 layer = dn.cuda.BatchNorm(64, profile="torch")
 output = layer.forward(tensor, train=True)         tensor: PyTorch's, CuPy's or JAX' on the device, not copied

@@ -50,7 +50,7 @@ class DeviceArray:
         self.library, self.shape, self.dtype, self.device = library, tuple(shape), dtype, device
         made = library.ffi.new("void **")
         library.check(library.functions.gpu_make_array(made, device, self.nbytes), f"an array of shape {self.shape}")
-        self._memory = library.ffi.gc(made[0], library.functions.gpu_free_array)
+        self.memory = library.ffi.gc(made[0], library.functions.gpu_free_array)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, device={self.device})"
@@ -63,7 +63,7 @@ class DeviceArray:
     @property
     def pointer(self) -> int:
         """Address of its first value."""
-        return int(self.library.ffi.cast("uintptr_t", self._memory))
+        return int(self.library.ffi.cast("uintptr_t", self.memory))
 
     @classmethod
     def from_numpy(cls, library: Library, array: NDArray[Any], device: int = 0) -> DeviceArray:
@@ -71,7 +71,7 @@ class DeviceArray:
         array = np.ascontiguousarray(array)
         made = cls(library, array.shape, array.dtype.name, device)
         source = library.ffi.from_buffer(array.view(np.uint8).reshape(-1)) if array.size else library.ffi.NULL
-        library.check(library.functions.gpu_push_array(made._memory, source, made.nbytes, library.ffi.NULL), repr(made))
+        library.check(library.functions.gpu_push_array(made.memory, source, made.nbytes, library.ffi.NULL), repr(made))
         library.check(library.functions.gpu_synchronize(library.ffi.NULL), repr(made))
         return made
 
@@ -80,7 +80,7 @@ class DeviceArray:
         out = np.empty(self.shape, numpy_dtype(self.dtype))
         if out.size:
             target, queue = self.library.ffi.from_buffer(out.view(np.uint8).reshape(-1)), pointer_of_stream(self.library, stream)
-            self.library.check(self.library.functions.gpu_pull_array(self._memory, target, self.nbytes, queue), repr(self))
+            self.library.check(self.library.functions.gpu_pull_array(self.memory, target, self.nbytes, queue), repr(self))
         return out
 
     @property
@@ -101,7 +101,7 @@ class DeviceArray:
 
     def lent(self) -> Lent:
         """Itself, for a call of the library."""
-        return Lent(self.pointer, self.shape, self.dtype, self.device, self._memory)
+        return Lent(self.pointer, self.shape, self.dtype, self.device, self.memory)
 
 
 def borrow(array: object, name: str, *, stream: int = 0) -> Lent:

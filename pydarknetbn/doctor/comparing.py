@@ -52,7 +52,9 @@ def compare(
     one is accepted only where nothing but rounding is left over.
 
     Args:
-        net: computes what is right, under its profile. It stays as it is.
+        net: computes what is right, under its profile. It stays as it is. Where it is on a device, its layers' outputs are that's,
+            and a note tells whether they have the CPU's bits; the steps within layers, and ours on the other side's values, are
+            the CPU's.
         other: path of an ONNX file or a ModelProto; a `torch.nn.Module`; a dict of arrays or path of an .npz; a callable; a
             Network.
         x: (batch, c, h, w), float32: our input, and the other side's.
@@ -74,9 +76,10 @@ def compare(
     """
     x = input_array(x, "x", ("batch", net.c, net.h, net.w))
     if train:
+        net.runner.require_host("a comparison of training")
         given = x if other_input is None else input_array(other_input, "other_input", ("batch", "c", "h", "w"))
         return compare_training(net, other, given, net.arithmetic, names, progress or _silent)
-    runner = Runner(net.clone(share=True))
+    runner = Runner(net.clone(share=True), on_device=net)
     trace = trace_of(other, x, other_input=other_input)
     with np.errstate(all="ignore"):  # a wrong port's numbers may be any
         return _Doctor(runner, x, trace, names, picture, progress or _silent).compare(teacher, fix_and_go_on)
@@ -228,7 +231,7 @@ class _Doctor:
             rows=rows,
             unmatched=self.matching.unmatched,
             closeup=self.closeup,
-            notes=notes_on(small),
+            notes=(*(self.runner.there.notes() if self.runner.there else ()), *notes_on(small)),
             clean=clean,
             small_variances=small,
             first=self.first,

@@ -15,6 +15,7 @@ from ..network import Network
 from ..recurrence import fresh_state
 from .arithmetic import Padding, activate, convolve
 from .boxes import boxes_of
+from .on_device import DeviceOutputs
 from .steps import Step, activation_name, steps_of
 
 __all__ = ["Runner"]
@@ -30,10 +31,16 @@ class Runner:
         net: whose working arrays are overwritten.
         steps: of it.
         profile: that computes.
+        there: what the last `forward` took from a device.
+
+    Args:
+        net: the network; one on a device gives its layers' outputs in `forward`.
+        on_device: the network that does, where that is another one.
     """
 
-    def __init__(self, net: Network) -> None:
-        self.net = net
+    def __init__(self, net: Network, *, on_device: Network | None = None) -> None:
+        self.net, self._on_device = net, on_device or net
+        self.there: DeviceOutputs | None = None
         self.steps = steps_of(net)
         self.profile: Profile = profile_named(net.profile)
 
@@ -71,8 +78,10 @@ class Runner:
         """All steps on a batch, one after another; a value is let go when no later step takes it."""
         last_use = {number: step.number for step in self.steps for number in step.inputs}
         values: dict[int, Array] = {-1: x}
+        there = self.there = None if self._on_device.device == "cpu" else DeviceOutputs.of(self._on_device, x)
         for step in self.steps:
-            values[step.number] = self.run(step, [values[number] for number in step.inputs])
+            ours = self.run(step, [values[number] for number in step.inputs])
+            values[step.number] = there.instead_of(step, ours) if there else ours
             yield step, values[step.number]
             for number in {*step.inputs, step.number}:
                 if last_use.get(number, -1) <= step.number:

@@ -52,7 +52,7 @@ class Pass:
 
     def output_of(self, layer: Layer) -> Array:
         """A copy of what the layer made of it."""
-        if not len(self.x):
+        if not self.x.shape[0]:
             return np.empty((0, *layer.out_shape), np.float32)
         return np.array(self.x if layer.passes_input else layer.output)
 

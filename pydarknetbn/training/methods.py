@@ -66,6 +66,7 @@ def loss(net: Network, x: Array, truth: object) -> Loss:
         StateError: after `close`.
     """
     with net.turn():
+        net.runner.require_host("loss")
         x = net.checked(x)
         found = layers_with_loss(net.layers, net.origin.cfg)
         packed = pack_truth(truth, found, x.shape[0])
@@ -95,6 +96,7 @@ def backward(net: Network, delta: Array | Sequence[Array] | None = None, *, trai
     """
     name = net.origin.cfg.name
     with net.turn():
+        net.runner.require_host("backward")
         done = net.runner.done
         if done is None:
             raise StateError(f"{name}: backward needs forward(x, train=True) before it")
@@ -136,6 +138,7 @@ def train_step(net: Network, x: Array, truth: object) -> float:
         UnsupportedError: a layer has no backward, none has a loss, or one a loss that is not computed.
     """
     with net.turn():
+        net.runner.require_host("train_step")
         return take_step(net, net.checked(x), truth)
 
 
@@ -172,6 +175,7 @@ def fit(
     Raises:
         CheckpointError: `resume` is none, or of another network; `checkpoint` cannot be written.
     """
+    net.runner.require_host("fit")
     return fit_network(net, batches, steps=steps, progress=progress, checkpoint=checkpoint, resume=resume, every=every)
 
 

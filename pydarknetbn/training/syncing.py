@@ -66,6 +66,8 @@ def sync_bn(net: Network, comm: Comm | None, *, reduce_params: bool | None = Non
             parameters and rolling arrays are what they were before it.
     """
     with net.turn():
+        if comm is not None:
+            net.runner.require_host("sync_bn")
         numbers = [] if comm is None or is_alone(comm) else _normalized(net)
         ranks = None if comm is None or is_alone(comm) else Ranks.of(comm, lambda: _described(net), reduce_params=reduce_params)
         net.runner.ranks, net.runner.done = ranks, None
