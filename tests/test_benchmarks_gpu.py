@@ -59,14 +59,17 @@ def test_what_the_budget_does_not_hold_is_cut_or_left_out(tmp_path: Path) -> Non
     assert [each["status"] for each in steps.values()] == ["timed out", "left out"]
 
 
-def test_targets_are_of_float32_and_of_the_bits() -> None:
+def test_targets_are_of_float32_and_of_bits() -> None:
     case = {"pass": "training", "dtype": "float32", "shape": [64, 256, 56, 56], "ms": 2.0, "share_of_copy": 0.75, "torch_ms": 1.5}
     other = {"pass": "inference", "dtype": "float32", "shape": [1, 2], "ms": 1.0, "share_of_copy": 0.79, "torch_ms": None}
     figures = {"cases": [case, other, case | {"dtype": "float16"}], "strict": [{"profile": "p", "equal": False}]}
-    assert [(each["value"], each["limit"], each["reached"]) for each in gpu.targets({"batchnorm": {"figures": figures}})] == [
+    networks = {"cases": [{"network": "n", "math": "exact", "said": "no memory"}, {"network": "n", "math": "fast", "equal": False}]}
+    done = {"batchnorm": {"figures": figures}, "networks": {"figures": networks}}
+    assert [(each["value"], each["limit"], each["reached"]) for each in gpu.targets(done)] == [
         (0.75, 0.7, True),
         (0.75, 1.0, False),
         (0.79, 0.8, False),
+        (0.0, 1.0, False),
         (0.0, 1.0, False),
     ]
     assert gpu.targets({}) == []

@@ -17,6 +17,8 @@ from pydarknetbn.dialect import profile_named
 DEVICE_PROFILES = ("pjreddie-cuda", "alexeyab-cuda", "hank-ai-cuda")
 # Planes below, at and above the 512 threads of a block, one value for each channel and image, one channel.
 SHAPES = [(3, 5, 7, 9), (2, 3, 16, 32), (2, 3, 30, 30), (4, 2, 1, 1), (5, 1, 3, 1), (6, 4)]
+# Channels that several blocks share, in packs and value by value
+SEVERAL_BLOCKS = [(40, 2, 32, 32), (30, 2, 13, 13)]
 NAMES = ("scales", "biases", "rolling_mean", "rolling_variance", "mean", "variance", "scale_updates", "bias_updates")
 
 
@@ -89,7 +91,7 @@ def assert_near(got: np.ndarray, expected: np.ndarray, name: str, *, terms: int 
 
 
 @pytest.mark.parametrize("profile", ["torch", "cudnn", "textbook", "pjreddie-cuda", "alexeyab-cpu", "pjreddie-cpu", "keras"])
-@pytest.mark.parametrize("shape", [*SHAPES[:-3], (64, 2, 8, 8), (2, 70, 4, 4), (6, 4)])
+@pytest.mark.parametrize("shape", [*SHAPES[:-3], (64, 2, 8, 8), (2, 70, 4, 4), (6, 4), *SEVERAL_BLOCKS])
 def test_fast_kernels_are_the_profiles_formulas_within_rounding(library: Library, profile: str, shape: tuple[int, ...]) -> None:
     layer, rule, c = BatchNorm(shape[1], profile=profile, library=library), profile_named(profile).rule("batchnorm"), shape[1]
     given = oracle.Parameters(*(oracle.doubles(numbers((c,), seed)) for seed in (1, 2, 3)), oracle.doubles(numbers((c,), 4)) ** 2)
