@@ -122,9 +122,9 @@ gpu_status forward_connected_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_local_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_deconvolutional_layer_gpu(const layer *l, const gpu_arrays *a);
 
-/* The inference of a layer of that type. Every sum goes in the order of the CPU, and functions are the package's own: the output equals
- * the CPU's bit for bit, but for which NaN a NaN is; denormals are never flushed. The output overlaps no array that is read. maxpool: [local_avgpool] too; reorg:
- * [reorg3d] too; standalone_batchnorm: [batchnorm]. */
+/* The inference of a layer of that type. Every sum goes in the order of the CPU, and functions are the package's own: the output
+ * equals the CPU's bit for bit, but for which NaN a NaN is; denormals are never flushed. The output overlaps no array that is read.
+ * maxpool: [local_avgpool] too; reorg: [reorg3d] too; standalone_batchnorm: [batchnorm]. */
 gpu_status forward_activation_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_avgpool_layer_gpu(const layer *l, const gpu_arrays *a);
 gpu_status forward_crop_layer_gpu(const layer *l, const gpu_arrays *a);
