@@ -17,6 +17,7 @@ from pydarknetbn.cuda import DeviceArray, blas
 from pydarknetbn.running import plan_outputs
 from watching import SMALL, Watched, small, there
 
+emulated = pytest.mark.skipif(on_real_device(), reason="names streams that there are not")
 DATA = Path(dn.__file__).parent / "data"
 
 
@@ -227,6 +228,41 @@ class Interface:
     def __init__(self, array: DeviceArray, **changed: Any) -> None:
         self.array, self.shape = array, array.shape
         self.__cuda_array_interface__ = array.__cuda_array_interface__ | changed
+
+
+class Lender:
+    """An array of another library's that lends itself by DLPack, and is told which stream will read it."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.array, self.shape = array, array.shape
+        self.streams: list[int] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: int) -> object:
+        self.streams.append(stream)
+        return self.array.__dlpack__(stream=-1)
+
+
+@emulated
+def test_work_is_on_the_callers_stream_and_others_wait_for_it(library: Watched) -> None:
+    net, x = small(), noise(1, 3, 8, 8)
+    want, lender = net.forward(x)[0], Lender(there(library, x))
+    net.to("cuda").forward_on_device(lender)
+    (output,) = net.to("cuda", stream=77).forward_on_device(lender)
+    assert lender.streams == [1, 77]  # by DLPack 1 is the default stream
+    assert output.__cuda_array_interface__["stream"] == 77
+    library.calls.clear()
+    output.__dlpack__(stream=77)
+    assert library.calls == []
+    for reader in (None, 1, 78):
+        output.__dlpack__(stream=reader)
+        assert library.calls == [("gpu_synchronize", 0)]
+        library.calls.clear()
+    np.testing.assert_array_equal(output.numpy(), want)
+    again = net.to("cuda").forward(output.__class__.from_numpy(library, x))[0]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again, want)
 
 
 def test_an_array_of_another_library_is_read_by_its_interface(library: Watched) -> None:

@@ -14,7 +14,7 @@ from ..errors import DeviceError, DtypeError, ShapeError
 from .dlpack import CUDA, HOST, Lent, capsule_of, take
 from .library import Library
 
-__all__ = ["DTYPES", "DeviceArray", "borrow", "numpy_dtype", "pointer_of_stream"]
+__all__ = ["DTYPES", "DeviceArray", "address_of_stream", "borrow", "numpy_dtype", "pointer_of_stream"]
 
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a value of each storage type."""
@@ -42,12 +42,17 @@ class DeviceArray:
         shape: of it.
         dtype: float32, float16 or bfloat16.
         device: number of the device.
+
+    Attributes:
+        stream: address of the one that its values are made on, 0 the default one; whoever reads it on another waits for that.
+        memory: what the library's functions take.
     """
 
     def __init__(self, library: Library, shape: Sequence[int], dtype: str = "float32", device: int = 0) -> None:
         if dtype not in DTYPES:
             raise DtypeError(f"expected one of {', '.join(DTYPES)}, got {dtype!r}")
         self.library, self.shape, self.dtype, self.device = library, tuple(shape), dtype, device
+        self.stream = 0
         made = library.ffi.new("void **")
         library.check(library.functions.gpu_make_array(made, device, self.nbytes), f"an array of shape {self.shape}")
         self.memory = library.ffi.gc(made[0], library.functions.gpu_free_array)
@@ -76,10 +81,11 @@ class DeviceArray:
         return made
 
     def numpy(self, stream: object = None) -> NDArray[Any]:
-        """A copy on the host, behind what the stream still has to do."""
+        """A copy on the host, behind what the stream, by default its own, still has to do."""
         out = np.empty(self.shape, numpy_dtype(self.dtype))
         if out.size:
-            target, queue = self.library.ffi.from_buffer(out.view(np.uint8).reshape(-1)), pointer_of_stream(self.library, stream)
+            queue = pointer_of_stream(self.library, self.stream if stream is None else stream)
+            target = self.library.ffi.from_buffer(out.view(np.uint8).reshape(-1))
             self.library.check(self.library.functions.gpu_pull_array(self.memory, target, self.nbytes, queue), repr(self))
         return out
 
@@ -88,16 +94,28 @@ class DeviceArray:
         for typestring, name in _TYPESTRINGS.items():
             if name == self.dtype:
                 data = (self.pointer, False)
-                return {"shape": self.shape, "typestr": typestring, "data": data, "version": 3, "stream": _LEGACY_STREAM}
+                return {
+                    "shape": self.shape,
+                    "typestr": typestring,
+                    "data": data,
+                    "version": 3,
+                    "stream": self.stream or _LEGACY_STREAM,
+                }
         raise AttributeError(f"{self.dtype} has no place in __cuda_array_interface__; take it through __dlpack__")
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CUDA, self.device
 
     def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
-        if stream not in (None, -1, _LEGACY_STREAM):  # another stream's reader must not come before this one's work is done
-            self.library.check(self.library.functions.gpu_synchronize(self.library.ffi.NULL), repr(self))
+        if stream != -1:
+            self.wait_for(stream or 0)
         return capsule_of(self.lent())
+
+    def wait_for(self, stream: int) -> None:
+        """Waits until another stream than its own may read it; on its own, whatever reads it comes behind what makes it."""
+        if (stream or _LEGACY_STREAM) != (self.stream or _LEGACY_STREAM):
+            queue = pointer_of_stream(self.library, self.stream)
+            self.library.check(self.library.functions.gpu_synchronize(queue), repr(self))
 
     def lent(self) -> Lent:
         """Itself, for a call of the library."""
@@ -118,6 +136,7 @@ def borrow(array: object, name: str, *, stream: int = 0) -> Lent:
         DtypeError, ShapeError: not one of floats in C order.
     """
     if isinstance(array, DeviceArray):
+        array.wait_for(stream)
         return array.lent()
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         kind = array.__dlpack_device__()[0]
@@ -152,3 +171,8 @@ def pointer_of_stream(library: Library, stream: object) -> Any:
     if stream is not None and not isinstance(stream, int):
         raise DeviceError(f"expected a CUDA stream or its address, got {type(stream).__name__}")
     return library.ffi.cast("void *", stream or 0)
+
+
+def address_of_stream(library: Library, stream: object) -> int:
+    """The same as a number, 0 the default one."""
+    return int(library.ffi.cast("uintptr_t", pointer_of_stream(library, stream)))

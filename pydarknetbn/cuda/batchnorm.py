@@ -9,7 +9,7 @@ import numpy as np
 from .._native import Array, input_array
 from ..dialect import profile_named
 from ..errors import DeviceError, DtypeError, ShapeError, StateError
-from .arrays import DTYPES, DeviceArray, borrow, pointer_of_stream
+from .arrays import DTYPES, DeviceArray, address_of_stream, borrow, pointer_of_stream
 from .dlpack import Lent
 from .library import Library, open_library
 from .ranks import DeviceComm, Exchange
@@ -209,12 +209,13 @@ class BatchNorm:
         if out is not None:
             return out, self._checked(out, "out", shape, stream=stream)
         made = DeviceArray(self._library, shape, self._dtype, self._device)
+        made.stream = address_of_stream(self._library, stream)
         return made, made.lent()
 
     def _checked(
         self, array: object, name: str, shape: tuple[int, ...] | None = None, *, stream: object = None, may_be_empty: bool = False
     ) -> Lent:
-        lent = borrow(array, name, stream=int(self._library.ffi.cast("uintptr_t", pointer_of_stream(self._library, stream))))
+        lent = borrow(array, name, stream=address_of_stream(self._library, stream))
         if lent.dtype != self._dtype:
             raise DtypeError(f"{self!r}: expected {name} of {self._dtype}, got {lent.dtype}")
         batches = len(lent.shape) > 1 and lent.shape[1] == self._channels and (may_be_empty or 0 not in lent.shape)

@@ -48,6 +48,11 @@ class Place:
     def __str__(self) -> str:
         return f"cuda:{self.device}"
 
+    @property
+    def address(self) -> int:
+        """Of the stream, 0 the default one."""
+        return int(self.library.ffi.cast("uintptr_t", self.stream))
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """For a block, the device is the calling thread's."""
@@ -150,7 +155,7 @@ class DeviceLayers:
 
     def checked(self, x: object, expected: Sequence[int | str]) -> Lent:
         """A batch on the device that a forward takes, or an error."""
-        lent = borrow(x, "x")
+        lent = borrow(x, "x", stream=self.place.address)
         if lent.dtype != "float32":
             raise DtypeError(f"expected x of float32, got {lent.dtype}")
         sizes = zip(expected, lent.shape, strict=False)
@@ -188,7 +193,9 @@ class DeviceLayers:
             return [own[layer.maker.index] if layer.maker else self._copy_of_input(x) for layer in self._kept]
 
     def _array(self, shape: Sequence[int]) -> DeviceArray:
-        return DeviceArray(self.place.library, shape, device=self.place.device)
+        made = DeviceArray(self.place.library, shape, device=self.place.device)
+        made.stream = self.place.address
+        return made
 
     def _forward(self, x: Any, own: Mapping[int, DeviceArray] = MappingProxyType({})) -> Iterator[tuple[Layer, CData]]:
         """Puts each layer's work on the stream, and gives the layer and its output, which stays until the next is asked for."""
