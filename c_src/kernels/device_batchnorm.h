@@ -13,12 +13,7 @@
 #include <stddef.h>
 
 #include "../rules.h"
-
-#if defined(__CUDACC__)
-#define DARKNETBN_DEVICE static __host__ __device__ inline
-#else
-#define DARKNETBN_DEVICE static inline
-#endif
+#include "inlined.h"
 
 enum { DEVICE_PARTS = 512 };
 

@@ -14,13 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__CUDACC__)
-#define INLINED static __host__ __device__ inline
-#elif defined(__GNUC__)
-#define INLINED static inline __attribute__((always_inline))
-#else
-#define INLINED static inline
-#endif
+#include "inlined.h"
 
 #if !defined(__cplusplus)
 /* One set of functions; a formula that takes the address of a constant set has them inlined. */
