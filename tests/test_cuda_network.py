@@ -56,6 +56,17 @@ def test_the_cfgs_of_the_tree_have_the_bits_of_the_cpu(library: Watched, name: s
         assert_same_bits(ours, theirs, name)
 
 
+@pytest.mark.parametrize(
+    "layer", ["conv filters=4 size=3 pad=1 stride=2", "maxpool size=2 stride=2", "local_avgpool size=2 stride=2"]
+)
+def test_antialiasing_has_the_bits_of_the_cpu(library: Watched, layer: str) -> None:
+    net = dn.load(cfg_of("conv filters=2", f"{layer} antialiasing=1", "conv filters=3"), seed=3, dialect="alexeyab")
+    x = noise(2, net.c, net.h, net.w)
+    (want,) = net.forward(x)
+    (got,) = net.to("cuda").forward(x)
+    assert_same_bits(got, want, layer)
+
+
 def test_a_trained_network_finds_the_same_boxes_there(library: Watched, models: Path) -> None:
     lines = (models / "yolo-fastest.cfg").read_bytes().splitlines()
     cfg = b"\n".join(b"%s=64" % line.split(b"=")[0] if line.startswith((b"width", b"height")) else line for line in lines)

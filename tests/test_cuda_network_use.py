@@ -53,13 +53,6 @@ def test_a_layer_that_a_device_does_not_compute_is_named_and_nothing_moves(libra
     assert net.forward(noise(1, 3, 8, 8))[0].shape == (1, 4, 1, 1)
 
 
-def test_a_maxpool_with_antialiasing_is_refused_before_anything_moves(library: Watched) -> None:
-    net = dn.load(cfg_of("conv filters=2", "maxpool size=2 stride=2 antialiasing=1"), dialect="alexeyab")
-    with pytest.raises(dn.UnsupportedError, match=r"layer 1 \[maxpool\] with antialiasing is not computed on a device"):
-        net.to("cuda")
-    assert net.device == "cpu"
-
-
 def test_a_convolution_of_signs_is_refused_before_anything_moves(library: Watched) -> None:
     net = dn.load(cfg_of("conv filters=2 size=3 xnor=1"), dialect="alexeyab")
     with pytest.raises(dn.DeviceError, match=r"layer 0 \[convolutional\]: .*xnor=1"):

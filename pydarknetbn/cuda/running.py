@@ -131,10 +131,8 @@ class DeviceLayers:
     def _call_of(self, layer: Layer) -> _Call:
         library, name = self.place.library, _NAMED_OTHERWISE.get(layer.type, layer.type.lower())
         forward, scratch = (getattr(library.functions, f"{each}_{name}_layer_gpu", None) for each in ("forward", "scratch_of"))
-        softened = layer.native is not None and layer.native.blur != _native.ffi.NULL and layer.type != "convolutional"
-        if forward is None or softened:
-            what = " with antialiasing" if softened else ""
-            raise UnsupportedError(f"{self._where(layer)}{what} is not computed on a device; the network stays where it is")
+        if forward is None:
+            raise UnsupportedError(f"{self._where(layer)} is not computed on a device; the network stays where it is")
         return _Call(library.ffi.cast("layer *", int(_native.ffi.cast("uintptr_t", layer.native))), forward, scratch)
 
     def _check_calls(self) -> None:
