@@ -27,7 +27,11 @@ gpu_status gpu_check(cudaError_t error, const char *what) {
 
 gpu_status gpu_devices(int *count) {
     *count = 0;
-    return gpu_check(cudaGetDeviceCount(count), "no CUDA device");
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaSuccess) return GPU_OK;
+    (void)cudaGetLastError();
+    return gpu_fail("no CUDA device can be used (%s); install NVIDIA's driver for it, or compute on the CPU",
+                    cudaGetErrorString(error));
 }
 
 gpu_status gpu_device(int device, char *name, size_t size, size_t *memory) {
