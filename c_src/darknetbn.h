@@ -404,6 +404,8 @@ void batchnorm_moments(const batchnorm_pass *p, double *values);
 void batchnorm_delta_sums(const batchnorm_pass *p, double *sums);
 /* The sum of delta * x_norm (c), which is another where mean and variance became those of another layer since. */
 void batchnorm_scale_sums(const batchnorm_pass *p, double *sums);
+/* mean_delta and variance_delta of channel f, of its sums of delta and of delta * (x - mean). */
+void batchnorm_take_sums(const batchnorm_pass *p, size_t f, double deltas, double products);
 /* The end of a backward whose mean_delta and variance_delta are there. */
 void batchnorm_carry(const batchnorm_pass *p);
 

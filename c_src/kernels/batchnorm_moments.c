@@ -143,19 +143,23 @@ void batchnorm_train_double(const batchnorm_pass *p) {
     batchnorm_infer(p);
 }
 
+/* A delta is scaled before it is summed where sums are in float, and the sum here. */
+void batchnorm_take_sums(const batchnorm_pass *p, size_t f, double deltas, double products) {
+    const batchnorm_rule *rule = p->rule;
+    double scale = (double)p->scales[f], root = batchnorm_root(p->variance[f], &rule->statistic_terms, rule->intermediate);
+    double power = batchnorm_root_to_minus_3(p->variance[f], &rule->statistic_terms, rule);
+    p->mean_delta[f] = (float)(deltas * scale * (-1. / root));
+    p->variance_delta[f] = (float)(products * scale * (-.5 * power));
+}
+
 static void deltas_of_channels(void *context, size_t begin, size_t end, size_t thread) {
     (void)thread;
     const batchnorm_pass *p = context;
-    const batchnorm_rule *rule = p->rule;
     for (size_t f = begin; f < end; ++f) {
         double products, sum = delta_sum_of(p, f, &products);
         p->scale_updates[f] += (float)normal_products_of(p, f);
         if (p->bias_updates) p->bias_updates[f] += (float)sum;
-        if (p->constant) continue;
-        double scale = (double)p->scales[f], root = batchnorm_root(p->variance[f], &rule->statistic_terms, rule->intermediate);
-        double power = batchnorm_root_to_minus_3(p->variance[f], &rule->statistic_terms, rule);
-        p->mean_delta[f] = (float)(sum * scale * (-1. / root));
-        p->variance_delta[f] = (float)(products * scale * (-.5 * power));
+        if (!p->constant) batchnorm_take_sums(p, f, sum, products);
     }
 }
 

@@ -66,17 +66,6 @@ static void divide_by_root(const batchnorm_pass *p, double *sums) {
     for (size_t f = 0; f < p->c; ++f) sums[f] /= batchnorm_root(p->variance[f], &p->rule->forward, p->rule->intermediate);
 }
 
-/* Of the sums of all; a delta is scaled before it is summed in the rule, and the sum here. */
-static void take_deltas(const batchnorm_pass *p, const double *sums) {
-    const epsilon_rule *e = &p->rule->statistic_terms;
-    for (size_t f = 0; f < p->c; ++f) {
-        double scale = (double)p->scales[f], root = batchnorm_root(p->variance[f], e, p->rule->intermediate);
-        p->mean_delta[f] = (float)(sums[f] * scale * (-1. / root));
-        double power = batchnorm_root_to_minus_3(p->variance[f], e, p->rule);
-        p->variance_delta[f] = (float)(sums[p->c + f] * scale * (-.5 * power));
-    }
-}
-
 status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network_state *state) {
     batchnorm_pass p = *pass;
     double *sums = make_doubles(4 * p.c);
@@ -88,7 +77,7 @@ status exchange_deltas(const layer *l, const batchnorm_pass *pass, const network
     status s = exchange(state->exchange, EXCHANGED_DELTA_SUMS, sums, 2 * p.c);
     if (s == STATUS_OK) {
         p.count = l->exchanged;
-        take_deltas(&p, sums);
+        for (size_t f = 0; f < p.c; ++f) batchnorm_take_sums(&p, f, sums[f], sums[p.c + f]);
         if (state->exchange->sums_parameters) divide_by_root(&p, sums + p.c);
         add_updates(&p, state->exchange->sums_parameters ? sums : own);
         batchnorm_carry(&p);
