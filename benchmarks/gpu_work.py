@@ -155,13 +155,9 @@ def program(on: Machine) -> dict[str, Any]:
 
 
 def small_network() -> int:
-    """How many networks ran on the device: one with most kinds of layers, or none where this version has none there."""
-    import pydarknetbn as dn
-
+    """How many networks ran on the device: one with most kinds of layers."""
     from .networks import image_for, seeded
 
-    if not hasattr(dn.Network, "to"):
-        return 0
     net = seeded(TINY_YOLO, 96)
     net.to("cuda")
     net.forward(image_for(net, batch=2))
@@ -173,12 +169,8 @@ def small_network() -> int:
 
 def networks(on: Machine) -> dict[str, Any]:
     """Forwards of whole networks, exact and fast, beside the CPU's numbers."""
-    import pydarknetbn as dn
-
     from .networks import cfg_named, image_for, seeded
 
-    if not hasattr(dn.Network, "to"):
-        raise LeftOut("this version has no networks on a GPU")
     cfgs = [(name, size, cfg_named(name)) for name, size in (("yolov3", 416), ("yolov4-tiny", 416))]
     found = [(name, size, path) for name, size, path in cfgs if path] or [("tiny-yolo", 416, TINY_YOLO)]
     return {"cases": [case for name, size, path in found for case in network_cases(on, name, seeded(path, size), image_for)]}
