@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import SyncError
-from ..extras import import_extra
+from ..sync.communicators import torch_error, torch_with_group
 from .arrays import DeviceArray
 
 __all__ = ["DeviceComm", "Exchange", "Gather", "from_torch"]
@@ -59,8 +59,7 @@ class _Torch:
                 with self._on(stream, source):
                     self.torch.distributed.all_gather_into_tensor(target, source, group=self.group)
             except RuntimeError as reason:
-                line = (str(reason).splitlines() or [""])[0]
-                raise SyncError(f"rank {self.rank} of {self.size}: all_gather of torch.distributed failed: {line}") from reason
+                raise torch_error(self.rank, self.size, reason) from reason
 
         return gather
 
@@ -93,9 +92,7 @@ def from_torch(group: Any = None) -> DeviceComm:
         MissingExtraError: torch is not installed.
         SyncError: `torch.distributed.init_process_group` was not called.
     """
-    torch = import_extra("torch", "torch")
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        raise SyncError("torch.distributed has no process group; call torch.distributed.init_process_group first")
+    torch = torch_with_group()
     rank, size = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
     return _Torch(group, torch, rank, size, torch.from_dlpack)
 

@@ -12,7 +12,17 @@ from ..errors import SyncError
 from ..extras import import_extra
 from .moments import Doubles
 
-__all__ = ["Comm", "from_mpi4py", "from_torch", "is_alone", "reduces_parameters", "rows_of", "sum_in_order"]
+__all__ = [
+    "Comm",
+    "from_mpi4py",
+    "from_torch",
+    "is_alone",
+    "reduces_parameters",
+    "rows_of",
+    "sum_in_order",
+    "torch_error",
+    "torch_with_group",
+]
 
 _PATIENCE = 1800.0  # seconds, as torch.distributed has it
 _LOOKS, _PAUSE = 1000, 0.001  # how often it is looked for the others at once, and seconds between later looks
@@ -140,8 +150,7 @@ class _Torch:
         try:
             torch.distributed.all_gather(out, own, group=self.group)
         except RuntimeError as reason:
-            line = (str(reason).splitlines() or [""])[0]
-            raise SyncError(f"rank {self.rank} of {self.size}: all_gather of torch.distributed failed: {line}") from reason
+            raise torch_error(self.rank, self.size, reason) from reason
         gathered: Doubles = np.stack([each.cpu().numpy() for each in out])
         return gathered
 
@@ -156,8 +165,20 @@ def from_torch(group: Any = None) -> Comm:
         MissingExtraError: torch is not installed.
         SyncError: `torch.distributed.init_process_group` was not called.
     """
+    torch = torch_with_group()
+    device = "cuda" if torch.distributed.get_backend(group) == "nccl" else "cpu"
+    return _Torch(group, torch, device, torch.distributed.get_rank(group), torch.distributed.get_world_size(group))
+
+
+def torch_with_group() -> Any:
+    """PyTorch, of whose process groups there is one; else the errors of `from_torch`."""
     torch = import_extra("torch", "torch")
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise SyncError("torch.distributed has no process group; call torch.distributed.init_process_group first")
-    device = "cuda" if torch.distributed.get_backend(group) == "nccl" else "cpu"
-    return _Torch(group, torch, device, torch.distributed.get_rank(group), torch.distributed.get_world_size(group))
+    return torch
+
+
+def torch_error(rank: int, size: int, reason: RuntimeError) -> SyncError:
+    """What an all-gather of torch.distributed raised, in a line."""
+    line = (str(reason).splitlines() or [""])[0]
+    return SyncError(f"rank {rank} of {size}: all_gather of torch.distributed failed: {line}")
