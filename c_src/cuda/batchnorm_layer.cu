@@ -45,9 +45,7 @@ __global__ void update_kernel(size_t n, float rate, float momentum, float *param
 
 /* Whether the strict kernels compute by the rule */
 bool is_strict_rule(const batchnorm_rule *rule) {
-    return rule->summation == SUMMATION_STRIDED && rule->moments == MOMENTS_QUOTIENT && rule->squares == PRECISION_FLOAT &&
-           rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT &&
-           rule->variance_formula == VARIANCE_FORMULA_DIFFERENCES;
+    return device_computes(rule) && rule->variance_formula == VARIANCE_FORMULA_DIFFERENCES;
 }
 
 gpu_status check_pass(const batchnorm_gpu *l, const gpu_pass *pass) {

@@ -1,14 +1,10 @@
 /* Which loops a rule takes: those of the profiles are fast, a rule of none is left to the plain ones. */
 #include "../internal.h"
+#include "device_batchnorm.h"
 
 static int is_serial(const batchnorm_rule *rule) {
     return rule->summation == SUMMATION_SERIAL && rule->moments == MOMENTS_RECIPROCAL && rule->squares == PRECISION_DOUBLE &&
            rule->quotients == PRECISION_DOUBLE && rule->products == PRECISION_DOUBLE;
-}
-
-static int is_strided(const batchnorm_rule *rule) {
-    return rule->summation == SUMMATION_STRIDED && rule->moments == MOMENTS_QUOTIENT && rule->squares == PRECISION_FLOAT &&
-           rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT;
 }
 
 static int is_double(const batchnorm_rule *rule) {
@@ -29,7 +25,7 @@ void batchnorm_train(const batchnorm_pass *p) {
         batchnorm_train_serial(p);
     else if (is_double(p->rule))
         batchnorm_train_double(p);
-    else if (is_strided(p->rule))
+    else if (device_computes(p->rule))
         batchnorm_train_strided(p);
     else
         batchnorm_train_plain(p);
@@ -40,7 +36,7 @@ void batchnorm_backward(const batchnorm_pass *p) {
         batchnorm_backward_serial(p);
     else if (is_double(p->rule))
         batchnorm_backward_double(p);
-    else if (is_strided(p->rule))
+    else if (device_computes(p->rule))
         batchnorm_backward_strided(p);
     else
         batchnorm_backward_plain(p);

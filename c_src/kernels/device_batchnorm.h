@@ -17,6 +17,12 @@
 
 enum { DEVICE_PARTS = 512 };
 
+/* Whether a rule's sums, roots and quotients are those below. */
+DARKNETBN_DEVICE int device_computes(const batchnorm_rule *rule) {
+    return rule->summation == SUMMATION_STRIDED && rule->moments == MOMENTS_QUOTIENT && rule->squares == PRECISION_FLOAT &&
+           rule->intermediate == PRECISION_FLOAT && rule->inverse_cube == INVERSE_CUBE_ROOT && rule->quotients == PRECISION_FLOAT;
+}
+
 /* ---- values --------------------------------------------------------------------------------------------------------------------- */
 
 DARKNETBN_DEVICE float device_normalized(float x, float mean, float root) {

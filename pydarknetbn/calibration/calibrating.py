@@ -13,9 +13,10 @@ import numpy as np
 from .._native import Array
 from ..errors import NumericsError, ShapeError, SyncError
 from ..sync import Comm, Moments, local, merge
+from ..sync.communicators import texts_of_all
 from .batchnorms import BatchNormPlace, batchnorms_of
 from .measuring import Meter, refuse_shared
-from .ranks import from_first, raise_first, texts_of_all, together
+from .ranks import from_first, raise_first, together
 from .results import Calibration, LayerCalibration
 from .unfinished import State, Unfinished, about_work
 from .units import Batches, Units

@@ -9,21 +9,12 @@ import numpy as np
 
 from ..errors import SyncError
 from ..sync import Comm
+from ..sync.communicators import texts_of_all
 from ..sync.moments import Doubles
 
-__all__ = ["from_first", "raise_first", "texts_of_all", "together"]
+__all__ = ["from_first", "raise_first", "together"]
 
 Made = TypeVar("Made")
-
-
-def texts_of_all(comm: Comm, text: str) -> list[str]:
-    """The text of every rank, in the order of ranks."""
-    own = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.float64)
-    lengths = comm.allgather(np.array([float(own.size)]))[:, 0].astype(int)
-    padded = np.zeros(max(1, lengths.max()))
-    padded[: own.size] = own
-    rows = comm.allgather(padded).astype(np.uint8)
-    return [row[:length].tobytes().decode("utf-8", "replace") for row, length in zip(rows, lengths, strict=True)]
 
 
 def from_first(comm: Comm, values: Doubles) -> Doubles:

@@ -11,10 +11,11 @@ from typing import Annotated, TypeAlias, TypeVar
 import typer
 
 from .._native import num_threads
-from ..calibration.ranks import texts_of_all, together
+from ..calibration.ranks import together
 from ..errors import DarknetError
 from ..extras import import_extra
 from ..sync import Comm, from_mpi4py, local
+from ..sync.communicators import texts_of_all
 
 __all__ = ["MpiOption", "Ranks", "sharing"]
 

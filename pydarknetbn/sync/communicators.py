@@ -20,6 +20,7 @@ __all__ = [
     "reduces_parameters",
     "rows_of",
     "sum_in_order",
+    "texts_of_all",
     "torch_error",
     "torch_with_group",
 ]
@@ -71,6 +72,16 @@ def rows_of(comm: Comm, values: Doubles) -> Doubles:
     if rows.shape != (comm.size, len(values)):
         raise SyncError(f"expected allgather to give an array of shape {(comm.size, len(values))}, got {rows.shape}")
     return rows
+
+
+def texts_of_all(comm: Comm, text: str) -> list[str]:
+    """The text of every rank, in the order of ranks."""
+    own = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.float64)
+    lengths = rows_of(comm, np.array([float(own.size)]))[:, 0].astype(int)
+    padded = np.zeros(max(1, lengths.max()))
+    padded[: own.size] = own
+    rows = rows_of(comm, padded).astype(np.uint8)
+    return [row[:length].tobytes().decode("utf-8", "replace") for row, length in zip(rows, lengths, strict=True)]
 
 
 def sum_in_order(comm: Comm, values: Doubles) -> Doubles:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import SyncError
 from ..exchanging import Exchange, Exchanged
-from .communicators import Comm, reduces_parameters, rows_of, sum_in_order
+from .communicators import Comm, reduces_parameters, rows_of, sum_in_order, texts_of_all
 from .moments import Doubles, Moments, merge
 
 __all__ = ["Ranks"]
@@ -64,17 +64,14 @@ class Ranks:
         """
         if self.agreed:
             return
-        text = "\n".join(self.describe()).encode()
-        told = rows_of(self.comm, np.array([len(text), crc32(text)], np.float64))
+        text = "\n".join(self.describe())
+        told = rows_of(self.comm, np.array([len(text), crc32(text.encode())], np.float64))
         if not (told == told[0]).all():
-            raise SyncError(self._difference(text, [int(length) for length in told[:, 0]]))
+            raise SyncError(self._difference(text))
         self.agreed = True
 
-    def _difference(self, text: bytes, lengths: Sequence[int]) -> str:
-        padded = np.zeros(max(lengths))
-        padded[: len(text)] = np.frombuffer(text, np.uint8)
-        rows = rows_of(self.comm, padded).astype(np.uint8)
-        first, *others = (bytes(row[:length]).decode().split("\n") for row, length in zip(rows, lengths, strict=True))
+    def _difference(self, text: str) -> str:
+        first, *others = (told.split("\n") for told in texts_of_all(self.comm, text))
         rank, theirs = next((rank, lines) for rank, lines in enumerate(others, 1) if lines != first)
         pairs = zip_longest(first, theirs, fillvalue="no further layer")
         one, other = next(pair for pair in pairs if pair[0] != pair[1])
